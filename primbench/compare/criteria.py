@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, TypeVar
 
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem
@@ -10,7 +11,14 @@ from primbench.registry import problem_class
 from primbench.results.metrics import BY_PREFERENCE, METRICS, Metric
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from primbench.spec.case import Case
+
+Key = TypeVar("Key")
+
+ROUNDING = 1e-12
+"""By so much the median and the mean of the same two samples may differ, as they are added up."""
 
 OF_HOST = 0.05
 """Differences that do not matter in a time in which the host has a part: launches scatter by as much."""
@@ -40,3 +48,8 @@ def margins_of(case: Case) -> dict[str, float]:
 def is_its_own(primitive: str, metric: str) -> bool:
     """Whether the host has no part in a metric."""
     return METRICS[metric].is_own_time_of(problem_of(primitive).work)
+
+
+def are_one(one: Mapping[Key, float], other: Mapping[Key, float]) -> bool:
+    """Whether two metrics are one number wherever they were taken, and so one test and not two."""
+    return one.keys() == other.keys() and all(math.isclose(one[key], other[key], rel_tol=ROUNDING) for key in one)

@@ -14,7 +14,7 @@ from primbench import stats
 from primbench.compare import moments
 from primbench.compare.busy import are_too_busy, waited
 from primbench.compare.comparison import CaseComparison, Mean
-from primbench.compare.criteria import margins_of
+from primbench.compare.criteria import are_one, margins_of
 from primbench.compare.matching import paired
 from primbench.compare.neighbour import neighbour_of
 from primbench.compare.ratio import Estimate, LeftOut, Slowed
@@ -92,14 +92,26 @@ def compare_case(baseline: Side, arm: Side, key: bytes, matching: Matching) -> C
 
 
 def _estimates(sides: _Sides, margins: Mapping[str, float], *, host_is_busy: bool) -> list[Estimate]:
-    """Of every metric that both sides have, the primary one first. host_is_busy: so that its times tell nothing."""
+    """Of every metric that both sides have, the primary one first. host_is_busy: so that its times tell nothing.
+
+    A metric that says the very numbers of one before it is left out, as a mean of single samples does: one number is
+    one test.
+    """
     estimates: list[Estimate] = []
     for metric, margin in margins.items():
         first = estimates[0].metric if estimates else metric
+        if any(_are_one(sides, each.metric, metric) for each in estimates):
+            continue
         found = _estimate(sides, metric, margin, first=first)
         if found is not None:
             estimates.append(replace(found, is_too_busy=host_is_busy and METRICS[metric].whose != "GPU"))
     return estimates
+
+
+def _are_one(sides: _Sides, one: str, other: str) -> bool:
+    """Whether two metrics are the same number in every process."""
+    of_side = (side.numbers.get(sides.key, {}) for side in (sides.baseline, sides.arm))
+    return all(are_one(found.get(one, {}), found.get(other, {})) for found in of_side)
 
 
 def _fails_more(baseline: Side, arm: Side, key: bytes) -> str | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from primbench.compare.criteria import is_its_own, margins_of
+from primbench.compare.criteria import are_one, is_its_own, margins_of
 from primbench.fleet.findings import OfCase, OfMetric, OfNode, Outlying, Unlike
 from primbench.fleet.outliers import Limit, Spread, limits
 from primbench.results.metrics import METRICS
@@ -40,8 +41,21 @@ def _judging(values: Mapping[str, dict[str, Value]]) -> dict[str, dict[str, Valu
     """Those first that most nodes have, of these in the order of preference."""
     ordered = sorted(values, key=lambda name: -len(values[name]))
     medians = [name for name in ordered if METRICS[name].is_median]
-    means = [name for name in ordered if METRICS[name].is_mean and METRICS[name].samples_of in medians[:1]]
+    means = [
+        name
+        for name in ordered
+        for first in medians[:1]
+        if METRICS[name].is_mean and METRICS[name].samples_of == first and not _are_one(values[name], values[first])
+    ]
     return {name: values[name] for name in (*medians, *means)}
+
+
+def _are_one(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
+    """As where each node gives one sample, whose mean is its median, with as little noise of its own."""
+    return all(
+        are_one({name: of(each) for name, each in one.items()}, {name: of(each) for name, each in other.items()})
+        for of in (attrgetter("time_s"), attrgetter("least_s"))
+    )
 
 
 def limits_of(judged: Judged, cases: Mapping[bytes, Case]) -> Limits:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ from primbench.measurement import Measurement, Samples
 from primbench.measurement.readings import GpuReading, HostReading, Pages, Turns
 from primbench.registry import build
 from primbench.report.headline import headline
+from primbench.results import file as results_file
 from primbench.results.file import Results
 from primbench.results.record import Worker
 from primbench.spec.case import Case
@@ -36,6 +38,7 @@ from primbench.system.gpu import Gpu
 
 MadeStudy = Callable[..., Results]
 HERE = fingerprint.collect(gpus=False)
+STUDIES = Path(__file__).parents[3] / "suites/reference/studies"
 
 
 def case(primitive: str = "gemm", device: str = "cpu", **changes: Any) -> Case:
@@ -50,6 +53,11 @@ KERNEL = 0.01
 
 def samples(median_s: float, count: int = 7) -> Samples:
     return Samples(samples_s=[median_s] * count, calls_per_sample=1, taken_by="host clock", stopped="noise")
+
+
+def late(median_s: float) -> Samples:
+    """Of which one took longer, so that the mean is another number."""
+    return replace(samples(median_s), samples_s=[median_s] * 6 + [1.07 * median_s])
 
 
 def scattered(scale: float, scatter: float = 0.002, arm: str = "podman") -> Callable[[str, Case, int], Measurement]:
@@ -243,11 +251,42 @@ def test_a_place_whose_cpu_is_always_slower_is_slower(made_study: MadeStudy) -> 
 
 def test_a_single_call_that_fills_a_batch_is_one_metric(made_study: MadeStudy) -> None:
     def measured(name: str, case: Case, pair: int) -> Measurement:
-        timed = samples(1e-3 * jitter(pair))
+        timed = late(1e-3 * jitter(pair))
         return Measurement(batch_s=timed, wall_s=timed)
 
     (found,) = first(compare(made_study(["host", "podman"], [case()], measured))).cases
     assert ["batch_s", "batch_mean_s"] == [each.metric for each in found.estimates]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_number_is_one_test(made_study: MadeStudy, count: int) -> None:
+    """Of one sample, or of two, a process's mean is its median: it must not enter the false discovery rate twice."""
+    cases = [case(parameters={"m": 64 * (number + 1)}) for number in range(8)]
+
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        is_slower = name == "podman" and case.parameters["m"] == 64
+        dice = np.random.default_rng([len(name), int(case.parameters["m"]), pair])
+        times_s = [1e-3 * (1 + 0.02 * is_slower + dice.normal(0, 0.01)) for _ in range(count)]
+        return Measurement(batch_s=replace(samples(1.0), samples_s=times_s))
+
+    found = first(compare(made_study(["host", "podman"], cases, measured))).cases
+    assert [["batch_s"]] * len(cases) == [[each.metric for each in one.estimates] for one in found]
+    by_hand = []
+    for one in cases:
+        both = [[stats.quantile(measured(name, one, pair).batch_s.samples_s, 0.5) for pair in range(8)]  # type: ignore[union-attr]
+                for name in ("podman", "host")]  # fmt: skip
+        by_hand.append(stats.paired(*both).p())
+    adjusted = stats.benjamini_hochberg([each for each in by_hand if each is not None])
+    assert pytest.approx(adjusted) == [each.q for one in found for each in one.estimates]
+
+
+def test_the_kept_study_of_single_samples_has_no_case_that_is_slower() -> None:
+    """q of its smallest p is 0.034 if four numbers are counted twice, and 0.051 if once."""
+    found = compare(results_file.read(STUDIES / "h100-mnist_imdb.jsonl.xz"))
+    assert {"equivalent", "inconclusive"} == {each.verdict for each in found.cases}
+    judging = [each for each in found.estimates if each.judges]
+    assert 12 == len(judging)
+    assert 0.05 < min(each.q for each in judging if each.q is not None) < 0.052
 
 
 @pytest.mark.parametrize(
@@ -347,7 +386,12 @@ def jitter(pair: int) -> float:
 
 def test_the_primary_metric_is_first_and_launches_have_their_own(made_study: MadeStudy) -> None:
     cases = [case(device="cuda:0"), case("launch", device="cuda:0"), case("memcpy", device="cuda:0")]
-    found = first(compare(made_study(["host", "podman"], cases, lambda arm, case, pair: on_gpu(3e-6 * jitter(pair)))))
+
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        enqueue_s, device_s, stream_s, wall_s = (late(each * jitter(pair)) for each in (3e-6, 50e-6, 51e-6, 60e-6))
+        return Measurement(enqueue_s=enqueue_s, device_s=device_s, stream_s=stream_s, wall_s=wall_s)
+
+    found = first(compare(made_study(["host", "podman"], cases, measured)))
     assert ["device_s", "enqueue_s", "device_s"] == [each.estimates[0].metric for each in found.cases]
     assert all([each.primary for each in one.estimates] == [True] + 5 * [False] for one in found.cases)
     judging = [[each.metric for each in one.estimates if each.judges] for one in found.cases]
@@ -358,7 +402,7 @@ def test_the_primary_metric_is_first_and_launches_have_their_own(made_study: Mad
 
 def test_tails_need_a_thousand_single_calls(made_study: MadeStudy) -> None:
     def measured(count: int, calls: int) -> Callable[[str, Case, int], Measurement]:
-        wall = replace(samples(1e-5, count), calls_per_sample=calls)
+        wall = replace(samples(1e-5), samples_s=[1e-5] * (count - 20) + [2e-5] * 20, calls_per_sample=calls)
         return lambda arm, case, pair: Measurement(wall_s=wall)
 
     names = [

@@ -192,6 +192,16 @@ def test_a_difference_below_the_margin_is_none(invoke: Callable[..., Result], ma
     assert 0 == code
 
 
+def test_the_mean_of_a_single_sample_is_no_second_test(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    def once(results: Results) -> Results:
+        samples = Samples(samples_s=[1.0], calls_per_sample=1, taken_by="host clock", stopped="count")
+        measured = [replace(each, measurement=Measurement(batch_s=samples)) for each in results.records]
+        return replace(results, records=[each for each in measured if each.status == "ok"])
+
+    fleet, _ = found(invoke, made_fleet([1.0] * 8, {f"n{number}": once for number in range(1, 9)}))
+    assert {"batch_s"} == {each["metric"] for case in fleet["cases"] for each in case["metrics"]}
+
+
 def test_noise_of_a_nodes_own_samples_makes_it_no_outlier(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
     """Every other sample of one node is three times as long: its median is anywhere in between."""
 

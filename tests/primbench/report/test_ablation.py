@@ -42,7 +42,7 @@ def case(size: int) -> Case:
 
 def measured(arm: str, case: Case, pair: int) -> Measurement:
     median_s = TIMES_S[arm] * (1 + 1e-3 * (1, -1, -1, 1)[(pair + len(arm)) % 4])
-    slowest = 2 if arm == "CPU quota" else 1
+    slowest = 2 if arm == "CPU quota" else 1.0001
     samples = Samples(
         samples_s=[median_s] * 6 + [median_s * slowest], calls_per_sample=9, taken_by="host clock", stopped="noise"
     )
