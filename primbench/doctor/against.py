@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from primbench.doctor.finding import Finding
 from primbench.doctor.rules import RULES, Rule
 from primbench.doctor.software import driver_library, library_copies
+from primbench.environment import words
 from primbench.environment.comparable import meaning_of
 from primbench.environment.difference import Change, Difference, difference
-from primbench.system.files import format_cpu_list
-from primbench.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,23 +91,8 @@ def short(field: str) -> str:
 
 
 def _word(field: str, value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, dict):  # all of a node that only one of the places has
-        return "present"
-    if isinstance(value, list):
-        numbers = all(isinstance(each, int) for each in value)
-        return (format_cpu_list(value) if numbers else ", ".join(map(str, value))) or "none"
-    return _amount(field, value) if isinstance(value, int | float) else str(value)
-
-
-def _amount(field: str, value: float) -> str:
-    """A number with the unit that its field's name ends in, such as _bytes or _s."""
-    if field.endswith("_bytes") and isinstance(value, int):
-        return format_bytes(value)
-    return format_time(value) if field.endswith("_s") else str(value)
+    """All of a node that only one of the places has is there, and no more."""
+    return "present" if value and isinstance(value, dict) else words.in_words(field, value)
 
 
 def _namespaces(here: Place, there: Place, name: str) -> Iterator[Finding]:

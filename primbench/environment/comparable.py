@@ -142,12 +142,8 @@ def _noted(how: str, other: str | None) -> str:
 
 
 def _loaded(software: Software, other: Software) -> dict[str, Any]:
-    """What is not recorded is not known."""
-    later = (
-        *("preloads", "providers", "threads", "uncompiled", "start_code", "interpreter", "other_variables"),
-        "nccl_plugins",
-    )
-    unread = [name for name in later if getattr(software, name) is None]
+    """What an older primbench did not record is not known."""
+    unread = [name for name in Software.__struct_fields__ if getattr(software, name) is None]
     missing = dict.fromkeys(unread, "not recorded") | software.missing
     found: dict[str, Any] = {"missing": missing}
     if software.libraries is not None:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from primbench.environment.comparable import comparable, meaning_of
+from primbench.environment.words import are_alike
 from primbench.system.meaning import Layer, Meaning
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _changes(field: str, a: Any, b: Any, why_a: str | None = None, why_b: str | 
 
 def _changes_of_value(field: str, a: Any, b: Any, why_a: str | None, why_b: str | None) -> Iterator[Change]:
     reasons = [why for value, why in ((a, why_a), (b, why_b)) if value is None and why]
-    if a != b or len(reasons) == 1:
+    if len(reasons) == 1 or not are_alike(field, a, b):
         kind = _kind(meaning_of(field), a, b, unknown=bool(reasons))
         yield Change(field=field, kind=kind, a=a, b=b, reason=reasons[0] if reasons else None)
 

@@ -9,6 +9,7 @@ from msgspec.structs import asdict, replace
 from primbench import stats
 from primbench.compare.criteria import margins_of
 from primbench.compare.sides import identity
+from primbench.environment.words import are_alike
 from primbench.fleet.findings import Against, Altered, Change
 from primbench.fleet.majority import moves_results
 from primbench.fleet.node import UNKNOWN
@@ -82,7 +83,7 @@ def _altered(before: Read, now: Read) -> list[Altered]:
 def _different(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     for field in dict.fromkeys([*now, *before]):
         values = before.get(field), now.get(field)
-        if values[0] != values[1] and UNKNOWN not in values and moves_results(field):
+        if not are_alike(field, *values) and UNKNOWN not in values and moves_results(field):
             yield field, *values
 
 

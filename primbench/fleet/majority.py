@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from primbench.environment.comparable import meaning_of
+from primbench.environment.words import are_alike
 from primbench.fleet.findings import Unlike, Varied
 from primbench.fleet.node import UNKNOWN
 
@@ -53,7 +54,7 @@ class Majority:
             Unlike(field=name, value=own.get(name), usual=usual, nodes=count, rule=meaning_of(name).rule)
             for name in names
             for usual, count in [self._usual[name]]
-            if own.get(name) != usual and UNKNOWN not in (own.get(name), usual)
+            if not are_alike(name, own.get(name), usual) and UNKNOWN not in (own.get(name), usual)
         ]
 
 

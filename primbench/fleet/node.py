@@ -10,6 +10,7 @@ from primbench import stats
 from primbench.compare.criteria import metrics_of
 from primbench.compare.sides import identity
 from primbench.environment.comparable import comparable, meaning_of
+from primbench.environment.words import in_words
 from primbench.results.file import read_in_part
 from primbench.spec.fleet import Member
 
@@ -62,7 +63,8 @@ class Node:
 class Vocabulary:
     """What is the same for many nodes, held once: cases, and traits, which are fields of the place with their values.
 
-    Fields of which nothing matters are left out, and those that need not be alike.
+    Of values that are written alike the first stands for all. Fields of which nothing matters are left out, and those
+    that need not be alike.
     """
 
     cases: dict[bytes, Case] = field(default_factory=dict)
@@ -70,7 +72,7 @@ class Vocabulary:
     _numbers: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def number(self, name: str, value: Any) -> int:
-        found = self._numbers.setdefault((name, repr(value)), len(self.traits))
+        found = self._numbers.setdefault((name, in_words(name, value)), len(self.traits))
         if found == len(self.traits):
             self.traits.append((name, value))
         return found

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from primbench.compare.shown import shown_interval, shown_ratio
+from primbench.report.document import Note
 from primbench.report.environment import shown
 from primbench.spec.naming import name_of
 from primbench.units import format_percent
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 MOST_CHANGES = 8
 
 
-def cautions(comparison: Comparison) -> Iterator[list[str]]:
+def cautions(comparison: Comparison) -> Iterator[list[Note]]:
     """Paragraphs, of a line or several each; without what is the answer itself where no process can tell."""
-    alone = single(comparison)
     is_answer = all(found.is_single for _, _, found in comparison.decided)
-    paragraphs = [[] if is_answer else [alone], _mixed(comparison), [_too_busy(comparison)], [_itself(comparison)]]
-    yield from ([*filter(None, paragraph)] for paragraph in paragraphs)
+    warnings = [[] if is_answer else [single(comparison)], _mixed(comparison), [_too_busy(comparison)]]
+    yield from ([Note(words, is_warning=True) for words in paragraph if words] for paragraph in warnings)
+    yield [*_itself(comparison)]
 
 
 def single(comparison: Comparison) -> str:
@@ -70,14 +71,15 @@ def _too_busy(comparison: Comparison) -> str:
     )
 
 
-def _itself(comparison: Comparison) -> str:
+def _itself(comparison: Comparison) -> Iterator[Note]:
     """Whether what is compared can be trusted, as the baseline against itself shows; nothing where it was run once."""
     cases = comparison.again.cases if comparison.again else []
     primary = [(case, case.primary) for case in cases if case.primary]
     unequal = [(case, found) for case, found in primary if found.differs and not found.is_equivalent]
     if unequal:
-        return _differs_from_itself(comparison.baseline, unequal, len(primary))
-    return _agrees_with_itself(comparison.baseline, [found for _, found in primary]) if primary else ""
+        yield Note(_differs_from_itself(comparison.baseline, unequal, len(primary)), is_warning=True)
+    elif primary:
+        yield Note(_agrees_with_itself(comparison.baseline, [found for _, found in primary]))
 
 
 def _agrees_with_itself(baseline: str, found: Sequence[Estimate]) -> str:

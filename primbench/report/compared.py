@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from primbench.compare.sides import identity
@@ -28,7 +29,7 @@ MOST_CASES = 24  # drawn one by one
 
 def sections(comparison: Comparison, sides: Sequence[Side]) -> Iterator[Section]:
     """What its arms cost, what that rests on, and what they differ in. sides: what was compared."""
-    verdicts: list[Note | Figure] = [*map(Note, left_out(comparison)), *_cautions(comparison)]
+    verdicts: list[Note | Figure] = [*map(Note, left_out(comparison)), *chain.from_iterable(cautions(comparison))]
     for arm in comparison.all_arms:
         verdicts += [*_arm(arm, comparison)]
     if verdicts := [*verdicts, *map(Note, comparison.notes)]:
@@ -39,11 +40,6 @@ def sections(comparison: Comparison, sides: Sequence[Side]) -> Iterator[Section]
         yield Section("Slow calls", figures)
     if differing := [*_differing(comparison)]:
         yield Section("What differs between the places", differing, is_folded=True)
-
-
-def _cautions(comparison: Comparison) -> Iterator[Note]:
-    for paragraph in cautions(comparison):
-        yield from (Note(line, is_warning=line[:3].isupper()) for line in paragraph)
 
 
 def _arm(arm: ArmComparison, comparison: Comparison) -> Iterator[Note | Figure]:

@@ -157,7 +157,7 @@ def _rows(name: str, case: CaseComparison, pairs: int, *, with_noise: bool) -> I
 def _first(comparison: Comparison) -> Iterator[str]:
     """The answer, then what has to be known before any verdict."""
     yield ended([headline(comparison), *left_out(comparison)])
-    yield from (ended(paragraph) for paragraph in cautions(comparison))
+    yield from (ended(note.words for note in paragraph) for paragraph in cautions(comparison))
 
 
 def _reasons(arm: ArmComparison) -> Iterator[str]:

@@ -6,19 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from primbench.environment.words import YES_NO, in_words
 from primbench.report.plain import printable
 from primbench.report.terminal import grid, width
 from primbench.report.topology import caches
-from primbench.system.files import format_cpu_list
-from primbench.units import format_bytes, format_frequency, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from primbench.environment.difference import Change, Difference, LayerDifference
     from primbench.environment.fingerprint import Environment
-
-_WORDS = {True: "yes", False: "no", None: "cannot be told"}
 
 
 def listing(environment: Environment, sources: Mapping[str, str]) -> str:
@@ -66,34 +63,8 @@ def _numbered(value: Any) -> Any:
 
 
 def shown(name: str, value: Any, absent: str = "-") -> str:
-    """A value in people's units, which the end of its field's name tells."""
-    if value is None or value in ("", [], {}):
-        return absent if value is None else "none"
-    if isinstance(value, bool):
-        return _WORDS[value]
-    if isinstance(value, int | float):
-        return _quantity(name, value)
-    if isinstance(value, list):
-        return _listed(name, value)
-    if isinstance(value, dict):
-        return ", ".join(f"{part} {shown(part, each)}" for part, each in value.items() if part != "missing")
-    return printable(str(value))
-
-
-def _listed(name: str, values: list[Any]) -> str:
-    if all(isinstance(each, int) for each in values):
-        return format_cpu_list(values)
-    return ", ".join(shown(name, each) for each in values)
-
-
-def _quantity(name: str, value: float) -> str:
-    if name.endswith("_bytes"):
-        return format_bytes(int(value))
-    if name.endswith("_s"):
-        return format_time(value)
-    if name.endswith("_hz"):
-        return format_frequency(value)
-    return f"{value:g} W" if name.endswith("_w") else str(value)
+    """in_words(), with nothing in it that could steer a terminal."""
+    return printable(in_words(name, value, absent))
 
 
 def comparison(found: Difference, name_a: str, name_b: str) -> str:
@@ -106,7 +77,8 @@ def _part(name: str, part: LayerDifference) -> str:
     order = ("differs", "unknown", "varies")
     changes = sorted(part.changes, key=lambda change: order.index(change.kind))
     rows = [("", "A", "B", ""), *map(_side_by_side, changes)] if changes else []
-    return "\n".join([f"same {name}: {_WORDS[part.same]}", *_indented(rows), ""])
+    same = "cannot be told" if part.same is None else YES_NO[part.same]
+    return "\n".join([f"same {name}: {same}", *_indented(rows), ""])
 
 
 def _side_by_side(change: Change) -> tuple[str, ...]:

@@ -308,6 +308,29 @@ def test_what_an_older_primbench_did_not_read_is_no_difference(here: Environment
     assert [] == [name for part in PARTS for name in fields(getattr(found, part), "differs")]
 
 
+@pytest.mark.parametrize("hooks", [[], ["sys.settrace"]])
+def test_what_an_older_primbench_did_not_read_of_software_is_unknown(here: Environment, hooks: list[str]) -> None:
+    older, newer = changed(here, "software", hooks=None), changed(here, "software", hooks=hooks)
+    (change,) = difference(older, newer).stack.changes
+    assert ("software.hooks", "unknown", "not recorded") == (change.field, change.kind, change.reason)
+
+
+@pytest.mark.parametrize(
+    ("group", "field", "a", "b"),
+    [
+        ("machine", "memory_bytes", 2**38, 2**38 + 2**27),
+        ("machine", "lsm", None, []),
+        ("limits", "shm_bytes", 10**9, 10**9 + 1),
+        ("limits", "cpu_period_s", 0.1, 0.10001),
+        ("software", "variables", None, {}),
+        ("software", "python_build", None, ""),
+    ],
+)
+def test_what_is_written_alike_is_no_difference(here: Environment, group: str, field: str, a: Any, b: Any) -> None:
+    found = difference(changed(here, group, **{field: a}), changed(here, group, **{field: b}))
+    assert [] == [change for part in PARTS for change in getattr(found, part).changes if change.kind != "unknown"]
+
+
 def test_a_container_is_another_machine_or_stack_by_nothing_that_it_hides(here: Environment) -> None:
     """Addresses of another network namespace, bytecode that an image came without, a plugin at another place."""
     there = changed(here, "machine", roce_addresses=["mlx5_0:1 none"])

@@ -187,6 +187,19 @@ def test_machines_of_one_name_are_told_apart_and_so_is_what_they_were_measured_b
     assert f"not alike: primbench_version {__version__} on most nodes, 0.0.9 on n2-2" in invoke("fleet", folder).stdout
 
 
+def test_what_is_written_alike_is_told_of_no_node(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    """Kernels keep a little more or less of the memory for themselves; an older file may have no list for none."""
+    changes = {f"n{rank}": with_limits(shm_bytes=2**38 + rank * 2**20, io_limits=[]) for rank in range(1, 6)}
+    changes["n5"] = with_limits(shm_bytes=2**38 + 5 * 2**20, io_limits=None)
+    fleet, _ = found(invoke, made_fleet([1, 1, 1, 1, 1.6], changes))
+    assert [] == fleet["varied"]
+    (node,) = fleet["unhealthy"]
+    assert ("n5", []) == (node["node"], node["unlike"])
+    later = {name: with_limits(shm_bytes=2**38, io_limits=[]) for name in changes}
+    since, _ = found(invoke, made_fleet([1.0] * 5, later, seed=1), "--against", made_fleet([1.0] * 5, changes, seed=2))
+    assert [] == since["against"]["altered"]
+
+
 def test_a_difference_below_the_margin_is_none(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
     _, code = found(invoke, made_fleet([1, 1, 1, 1, 1, 1, 1, 1.005]))
     assert 0 == code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -60,6 +61,18 @@ def test_study_is_answered_drawn_and_told_again(invoke: Callable[..., Result]) -
     assert verdicts.count("= equivalent") == 9
     assert "primbench study gpu-study.toml" in found.all("pre")[-1].text
     assert len(html) < 600_000
+
+
+def test_only_what_is_one_is_a_warning(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    """Whatever arms are called: of one called GPU it is said that it is like itself."""
+    text = lzma.decompress((STUDIES / "h200-host-docker-podman-cupy.jsonl.xz").read_bytes()).decode()
+    path = tmp_path / "study.jsonl"
+    path.write_text(re.sub(r'"(name|arm)":"host( \(again\))?"', r'"\1":"GPU\2"', text))
+    verdicts = check(report(invoke, path)).all("section")[0]
+    looks = {each.text: each.attributes.get("class") for each in verdicts.all("p")}
+    (look,) = [look for words, look in looks.items() if words.startswith("GPU against itself: equivalent in")]
+    assert "note" == look
+    assert "warning" not in looks.values()
 
 
 def test_ablation_ends_in_what_its_steps_do_not_explain(invoke: Callable[..., Result]) -> None:

@@ -1,0 +1,46 @@
+"""A value of a place in words, by which two of them are alike that are written alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from primbench.system.files import format_cpu_list
+from primbench.units import format_bytes, format_frequency, format_time
+
+YES_NO = {True: "yes", False: "no"}
+
+
+def in_words(field: str, value: Any, absent: str = "none") -> str:
+    """In people's units, which the end of the field's name tells: _bytes, _s, _hz or _w. absent: for None."""
+    if value is None or value in ("", [], {}):
+        return absent if value is None else "none"
+    if isinstance(value, bool):
+        return YES_NO[value]
+    if isinstance(value, int | float):
+        return _quantity(field, value)
+    if isinstance(value, list):
+        return _listed(field, value)
+    if isinstance(value, dict):
+        return ", ".join(f"{part} {in_words(part, each, '-')}" for part, each in value.items() if part != "missing")
+    return str(value)
+
+
+def are_alike(field: str, one: Any, other: Any) -> bool:
+    """Whether a reader could not tell them apart: sizes alike in 3 digits, a list without entries and none."""
+    return one == other or in_words(field, one) == in_words(field, other)
+
+
+def _listed(field: str, values: list[Any]) -> str:
+    if all(isinstance(each, int) for each in values):
+        return format_cpu_list(values)
+    return ", ".join(in_words(field, each, "-") for each in values)
+
+
+def _quantity(field: str, value: float) -> str:
+    if field.endswith("_bytes"):
+        return format_bytes(int(value))
+    if field.endswith("_s"):
+        return format_time(value)
+    if field.endswith("_hz"):
+        return format_frequency(value)
+    return f"{value:g} W" if field.endswith("_w") else str(value)
