@@ -46,7 +46,8 @@ else:
 group.agree()
 received = {{line.split(":")[0].strip(): int(line.split()[1])
             for line in Path("/proc/self/net/dev").read_text().splitlines()[2:]}}
-print(json.dumps([os.readlink("/proc/self/ns/net"), os.environ["GLOO_SOCKET_IFNAME"], received]))
+ways = [os.environ["GLOO_SOCKET_IFNAME"], os.environ["NCCL_SOCKET_IFNAME"]]
+print(json.dumps([os.readlink("/proc/self/ns/net"), ways, os.environ["NCCL_HOSTID"], received]))
 """
 WITHOUT = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
 
@@ -72,9 +73,10 @@ def two_ranks(network: str, *prefix: str) -> list[subprocess.CompletedProcess[st
 def test_each_rank_has_a_namespace_and_what_they_say_goes_through_it(network: str, through: str) -> None:
     done = two_ranks(network)
     assert [0, 0] == [each.returncode for each in done], done
-    (one, way, received), (other, other_way, _) = (json.loads(each.stdout) for each in done)
+    (one, ways, machine, received), (other, other_ways, other_machine, _) = (json.loads(each.stdout) for each in done)
     assert 3 == len({one, other, os.readlink("/proc/self/ns/net")})
-    assert {through} == {way, other_way}
+    assert {through} == {*ways, *other_ways}
+    assert machine != other_machine, "NCCL would take ranks of one machine over its links"
     assert received[through] > SENT_BYTES
     assert received["lo"] < SENT_BYTES
     assert not re.search(r"^ *(ranks|rank\d+|vxlan0):", Path("/proc/self/net/dev").read_text(), re.MULTILINE)
