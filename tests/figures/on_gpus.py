@@ -33,6 +33,10 @@ ARMS = [
     *("--arm", "crun:image=host,seccomp=podman,shm=16GiB,name=podman-profile", "--self"),
     *("--min-time", "20ms", "--max-time", "100ms", "--no-check"),
 ]
+RANKS = [
+    *("--arm", "host:network=private,name=bridge", "--arm", "host:network=overlay,name=overlay", "--self"),
+    *("--primitive", "model", *ARMS[-5:]),
+]
 
 
 class Step(NamedTuple):
@@ -67,11 +71,12 @@ STEPS = (  # the longest first, so that no GPU ends long before the others; a st
     published("mnist_imdb", 290, *ARMS),
     figure("watch_cost", 260, "--seconds", "100", "--job", "launches", "--job", "copies"),
     published("tiny_imagenet", 200, *ARMS),
+    published("tf_cnn", 300, *ARMS),
     by_pytest("test_norm_gpu", 150),
     by_pytest("test_conv_gpu", 150),
     figure("primitives", 120),
     by_pytest("test_fleet_gpu", 150, gpus=2),
-    published("tf_cnn", 500, "--backend", "torch", *ARMS, gpus=2),
+    published("network", 330, "--backend", "torch", *RANKS, gpus=2),
 )
 
 
