@@ -64,8 +64,8 @@ def join(group: Group, network: Network) -> None:
     with group.refusing_together():
         _set_up(group, network)
     group.agree()
-    # gloo would look for the address of the host's name, which is none of this namespace. NCCL would take each interface
-    # there is, and, of GPUs of one machine, none at all: containers have names of their own, by which it tells machines.
+    # gloo would look for the address of the host's name, which is none of this namespace. NCCL would take every
+    # interface, and between GPUs of one machine none: a container has a name of its own, by which it tells machines.
     way = _ETHERNET if network == "private" else _TUNNEL
     os.environ |= {"GLOO_SOCKET_IFNAME": way, "NCCL_SOCKET_IFNAME": way, "NCCL_HOSTID": f"rank{group.rank}"}
 
