@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from primbench.errors import FileError, InvalidRequest, OutputError
 from primbench.results.file import encode
+from primbench.system import outputs
 from primbench.system.jsonlines import SUFFIXES
 
 if TYPE_CHECKING:
@@ -44,17 +45,14 @@ def check(name: str) -> None:
 def save(name: str, results: Results) -> Path:
     """A run more of the baseline: the file that it is in now, whole or not at all. Raises OutputError."""
     path = FOLDER / name / f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}.jsonl"
-    part = path.with_suffix(".part")
     lines: list[Line] = [results.header, *results.workers, *results.records]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            part.write_bytes(b"".join(map(encode, lines)))
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        outputs.write(path, b"".join(map(encode, lines)))
     except OSError as error:
         raise OutputError(f"{path}: {error.strerror}; not saved as {name}") from None
+    except OutputError as error:
+        raise OutputError(f"{error}; not saved as {name}") from None
     return path
 
 

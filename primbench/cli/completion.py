@@ -11,6 +11,7 @@ from click.shell_completion import get_completion_class
 from primbench.cli import Group
 from primbench.cli.config import base
 from primbench.errors import InvalidRequest, OutputError
+from primbench.system import outputs
 
 VARIABLE = "_PRIMBENCH_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
@@ -63,9 +64,9 @@ def install(shell: str | None) -> None:
     file = place(name)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(script(name) + "\n", encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{file}: {error.strerror}") from None
+    outputs.write(file, f"{script(name)}\n".encode())
     click.echo(f"Written: {file}")
     click.echo(_WORDS[name].format(folder=file.parent))
 

@@ -6,9 +6,7 @@ import itertools
 import os
 import shlex
 from collections import Counter
-from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,14 +16,15 @@ from primbench.baselines import named
 from primbench.baselines.roof import roof_of
 from primbench.cli.echo import say, say_in_colour
 from primbench.cli.options import as_options, kernels_options, option_of
-from primbench.errors import InvalidRequest, OutputError
+from primbench.errors import InvalidRequest
 from primbench.report import chosen, export, over_time, table, written
 from primbench.report.columns import WIDEST
 from primbench.report.explained import step_totals
 from primbench.report.plain import printable
+from primbench.system import outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from primbench.report.document import Document
     from primbench.results.file import Results
@@ -53,7 +52,7 @@ def check_files(written: Iterable[str | None], others: Iterable[str | None] = ()
     for path in exports:
         if uses[_whole(path)] > 1:
             raise InvalidRequest(f"{'stdout' if path == '-' else path}: asked to hold two things, and holds one")
-        reason = None if path == "-" else _unwritable(Path(path))
+        reason = None if path == "-" else outputs.unwritable(path)
         if reason is not None:
             raise InvalidRequest(f"{path}: {reason}")
 
@@ -64,16 +63,6 @@ def _whole(path: str) -> str:
         return os.path.realpath(path)
     except FileNotFoundError:
         raise InvalidRequest(f"{path}: the folder that this was started in is not there any more") from None
-
-
-def _unwritable(path: Path) -> str | None:
-    """Why a file cannot be written there; None where it can. Raises nothing, even below a closed folder."""
-    if os.path.isdir(path):
-        return "is a folder"
-    if not os.path.isdir(path.parent):
-        return f"there is no folder {path.parent}"
-    access, needed = (path, os.W_OK) if os.path.exists(path) else (path.parent, os.W_OK | os.X_OK)
-    return None if os.access(access, needed) else "no permission to write it"
 
 
 def say_unknown(*files: Results) -> None:
@@ -166,24 +155,8 @@ def put_out(
 
 
 def write(path: str, text: str | bytes) -> None:
-    """Raises OutputError. Of what it has begun to write it leaves no part: half a table looks like a whole one."""
+    """Raises OutputError."""
     if path == "-":
         click.echo(text, nl=False)
-        return
-    try:
-        with open(path, "wb") as file, _whole_or_none(path):
-            file.write(text if isinstance(text, bytes) else text.encode())
-            file.flush()
-    except OSError as error:
-        raise OutputError(f"{path}: {error.strerror}") from None
-
-
-@contextmanager
-def _whole_or_none(path: str) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        if os.path.isfile(path):  # and no pipe or device
-            with suppress(OSError):
-                os.unlink(path)
-        raise
+    else:
+        outputs.write(path, text if isinstance(text, bytes) else text.encode())

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE, TIMEOUT
 from primbench.cli.processes import processes_of
-from primbench.errors import INTERRUPTED, InvalidRequest, OutputError
+from primbench.errors import INTERRUPTED, InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,25 +85,29 @@ def command(*, job: str, lasting_s: float, json_path: str | None, prometheus_pat
 def _opened(path: str | None) -> Iterator[Callable[[str, object], None]]:
     """What writes a line of a kind, at once."""
     from primbench.report.watch import line_of
+    from primbench.system.outputs import growing
 
     if path is None:
         yield lambda kind, value: None
     elif path == "-":
         yield lambda kind, value: click.echo(line_of(kind, value), nl=False)
     else:
-        try:
-            with open(path, "w", encoding="utf-8", buffering=1) as file:
-                yield lambda kind, value: print(line_of(kind, value), end="", file=file)
-        except OSError as error:
-            raise OutputError(f"{path}: {error.strerror}") from None
+        with growing(path) as file:
+
+            def write(kind: str, value: object) -> None:
+                file.write(line_of(kind, value).encode())
+                file.flush()
+
+            yield write
 
 
 def _follow(
     watch: Watch, write: Callable[[str, object], None], prometheus_path: str | None, *, on_stdout: bool
 ) -> bool:
     """Watch, write what comes, and show what was found unless that went to stdout. Whether it was interrupted."""
-    from primbench.report.prometheus import replace_file, to_prometheus
+    from primbench.report.prometheus import to_prometheus
     from primbench.report.watch import to_text
+    from primbench.system import outputs
     from primbench.watching.causes import hindrances
     from primbench.watching.kept import Kept
     from primbench.watching.stretch import joined
@@ -117,7 +121,8 @@ def _follow(
             whole = stretch if whole is None else joined([whole, stretch])
             write("sample", stretch)
             if prometheus_path is not None:
-                replace_file(prometheus_path, to_prometheus(watch.job.pid, whole, stretch.gpus or []))
+                counters = to_prometheus(watch.job.pid, whole, stretch.gpus or [])
+                outputs.write(prometheus_path, counters.encode())
     except KeyboardInterrupt:
         interrupted = True
     if whole is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,13 +12,14 @@ import msgspec
 
 from primbench.decompose.mapping import cases
 from primbench.decompose.reuse import distances, median_bytes
-from primbench.errors import OutputError
 from primbench.problem import fields_of
 from primbench.problem.operators import NotThere, OperatorCase, Phase, Settings
 from primbench.spec.captured import PARTS, WHOLE, Captured, Place
+from primbench.system import outputs
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator, Mapping, Sequence
 
     from primbench.decompose.laps import Lap
@@ -73,14 +73,7 @@ class Step:
 
 def write_new(path: str | os.PathLike[str], text: str) -> None:
     """A new file of all of the text, or none: half a suite is one of fewer calls. Raises OutputError."""
-    with contextlib.ExitStack() as on_failure:
-        try:
-            with open(path, "x", encoding="utf-8", errors="backslashreplace") as file:
-                on_failure.callback(os.unlink, path)
-                file.write(text)
-        except OSError as error:
-            raise OutputError(f"{os.fspath(path)}: {error.strerror}") from None
-        on_failure.pop_all()
+    outputs.write_new(path, text.encode(errors="backslashreplace"))
 
 
 def left_out(step: Step) -> Mapping[str, int]:

@@ -21,6 +21,7 @@ from primbench.distributed.channel import is_loopback, listen
 from primbench.distributed.signs import LOST_S, Patience, size_bytes
 from primbench.distributed.world import World, launched
 from primbench.errors import OutputError, WorkerError
+from primbench.system.outputs import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -101,7 +102,7 @@ class Meeting:
         self._folder = folder
         try:
             folder.mkdir(exist_ok=True)
-            os.close(os.open(self._file(number), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+            note(self._file(number), b"", anew=True, mode=0o600)
         except OSError as error:
             raise OutputError(f"{folder}: {error.strerror}: nodes cannot meet by it") from None
         self._write(Line(name=name, results=results))
@@ -147,8 +148,7 @@ class Meeting:
         return self._folder / str(number)
 
     def _write(self, line: Line) -> None:
-        with self._file(self.number).open("ab") as file:
-            file.write(msgspec.json.encode(line) + b"\n")
+        note(self._file(self.number), msgspec.json.encode(line) + b"\n")
 
     def _lines(self, number: int) -> list[Line]:
         """Those that are whole: on a network the last one may be seen in part. Another launch's file means nothing."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from primbench.distributed.signs import Patience, size_bytes
 from primbench.errors import OutputError
+from primbench.system.outputs import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,5 +78,4 @@ def _wait_for(one: Path, look_s: float, patience_s: float) -> None:
 
 def _end(one: Path) -> None:
     """Raises OSError."""
-    with one.open("ab") as file:
-        file.write(_OVER)
+    note(one, _OVER)

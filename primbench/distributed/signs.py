@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from primbench.errors import OutputError
+from primbench.system.outputs import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,14 +31,14 @@ def signs_of_life(results: Path) -> Iterator[None]:
     """Given inside of the block. results: beside which. Raises OutputError where they cannot be."""
     path, is_over = _beside(results), threading.Event()
     try:
-        path.write_bytes(b".")
+        note(path, b".", anew=True)
     except OSError as error:
         raise OutputError(f"{path}: {error.strerror}") from None
 
     def give() -> None:
         while not is_over.wait(EACH_S):
-            with contextlib.suppress(OSError), path.open("ab") as file:  # a full disk is told of by the results
-                file.write(b".")
+            with contextlib.suppress(OSError):  # a full disk is told of by the results
+                note(path, b".")
 
     giving = threading.Thread(target=give, daemon=True)
     giving.start()

@@ -5,11 +5,7 @@ Names and units as in its documentation, "Metric and label naming"; counters cou
 
 from __future__ import annotations
 
-import contextlib
-import os
 from typing import TYPE_CHECKING, NamedTuple
-
-from primbench.errors import OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,16 +81,3 @@ def _lines(metric: _Metric, of: list[tuple[dict[str, str], object]]) -> Iterator
     for labels, value in known:
         told = ",".join(f'{label}="{text}"' for label, text in labels.items())
         yield f"{name}{{{told}}} {value!r}"
-
-
-def replace_file(path: str, text: str) -> None:
-    """Whoever reads the file sees this text or what was there before, whole. Raises OutputError."""
-    beside = f"{path}.{os.getpid()}"  # of no name that a collector reads
-    try:
-        with open(beside, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(beside, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise OutputError(f"{path}: {error.strerror}") from None

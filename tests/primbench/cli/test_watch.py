@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -352,6 +353,32 @@ def test_another_user_s_files_are_unknown_with_the_command_that_shows_them(start
     assert "could not be seen: read_bytes, written_bytes, calls" in as_other
     assert f"`sudo primbench watch {pid}`" in " ".join(as_other.split())
     assert "read -, written -" in as_other
+
+
+def test_counters_go_into_no_other_file_than_was_named(invoke: Invoke, start: Start, tmp_path: Path) -> None:
+    pid, victim, counters = start(SPIN), tmp_path / "victim", tmp_path / "w.prom"
+    victim.write_text("victim's")
+    guessed = counters.with_name(f"{counters.name}.{os.getpid()}")  # invoke() is of this process
+    guessed.symlink_to(victim)
+    assert 0 == invoke("watch", pid, "--for", "1s", "--prometheus", counters).exit_code
+    assert "primbench_watch_cpu_seconds_total" in counters.read_text()
+    counters.unlink()
+    counters.symlink_to(victim)
+    for option in ("--prometheus", "-o"):
+        refused = invoke("watch", pid, "--for", "1s", option, counters)
+        assert f"Error: {counters}: is a link to {victim}, and links are not followed" in refused.stderr
+    assert "victim's" == victim.read_text()
+
+
+def test_counters_go_into_a_device_and_do_not_replace_it(invoke: Invoke, start: Start, tmp_path: Path) -> None:
+    null = tmp_path / "null"
+    try:
+        os.mknod(null, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        null.write_bytes(b"")
+    except PermissionError as error:
+        pytest.skip(f"needs root's leave to make a device: {error}")
+    assert 0 == invoke("watch", start(SPIN), "--for", "1s", "--prometheus", null).exit_code
+    assert null.is_char_device()
 
 
 @pytest.mark.parametrize(
