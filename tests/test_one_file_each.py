@@ -34,6 +34,7 @@ RANK = 25
 MODULES = ("numpy",)
 DEVICES = ("cpu",)
 INSTALL = "pip install numpy"
+LACKS: dict[str, tuple[str, ...]] = {}
 BUILD = {"numpy": "plain numpy"}
 
 

@@ -6,6 +6,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from primbench.backends import lacks
 from primbench.errors import UnsupportedCase
 from primbench.kernels.conv.problem import refuse_choices
 from primbench.problem import Step, described, kernel
@@ -34,10 +35,8 @@ def _refuse(problem: Conv, *, on_cpu: bool) -> None:
     refuse_choices(problem, "Numba")
     if problem.math_mode != "ieee":
         raise UnsupportedCase(f"Numba has no {problem.math_mode} mode")
-    if problem.dtype == "bfloat16":
-        raise UnsupportedCase("Numba has no bfloat16 arrays")
-    if problem.dtype == "float16" and on_cpu:
-        raise UnsupportedCase("Numba has no float16 on a CPU")
+    if lacks("numba", "cpu" if on_cpu else "cuda", problem.dtype):
+        raise UnsupportedCase(f"Numba has no {problem.dtype}{' on a CPU' if on_cpu else ' arrays'}")
 
 
 @dataclass(frozen=True)

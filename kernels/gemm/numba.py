@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from primbench.backends import lacks
 from primbench.errors import UnsupportedCase
 from primbench.kernels.gemm._tiles import Tile, Variant
 from primbench.problem import Step, described, kernel
@@ -38,10 +39,8 @@ def numba_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> St
 def _refuse(problem: Gemm, *, on_cpu: bool) -> None:
     if problem.math_mode != "ieee":
         raise UnsupportedCase(f"Numba has no {problem.math_mode} mode")
-    if problem.dtype in ("bfloat16", "float8_e4m3"):
-        raise UnsupportedCase(f"Numba has no {problem.dtype} arrays")
-    if problem.dtype == "float16" and on_cpu:
-        raise UnsupportedCase("Numba has no float16 on a CPU")
+    if lacks("numba", "cpu" if on_cpu else "cuda", problem.dtype):
+        raise UnsupportedCase(f"Numba has no {problem.dtype}{' on a CPU' if on_cpu else ' arrays'}")
     if problem.accumulate == "float16":
         raise UnsupportedCase("the Numba kernel sums float16 in float32: ask for accumulate=float32")
 

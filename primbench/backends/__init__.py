@@ -1,8 +1,9 @@
 """A backend puts arrays on a device, gets them back and waits: one file each, same name as the backend.
 
 The file ``primbench/backends/NAME.py`` has ``open(device) -> Backend`` and the constants ``RANK`` (the least is what is
-taken where none is named), ``MODULES`` (what must be importable), ``DEVICES`` (kinds it can reach), ``INSTALL`` (what
-to type when a module is missing) and ``BUILD`` (of its versions, what tells one build from another, in words).
+taken where none is named), ``MODULES`` (what must be importable), ``DEVICES`` (kinds it can reach), ``LACKS`` (by such
+kind, dtypes and math modes that none of its kernels has), ``INSTALL`` (what to type when a module is missing) and
+``BUILD`` (of its versions, what tells one build from another, in words).
 One whose framework has threads of its own has ``threads(framework)``, too: how many compute, None while they cannot be
 told, where framework is the first of its modules, maybe half imported.
 It imports its framework, and what calls CUDA, inside functions only, so that naming a backend costs nothing.
@@ -98,6 +99,12 @@ def devices_of(name: str) -> tuple[str, ...]:
     return cast("tuple[str, ...]", _module(name).DEVICES)
 
 
+def lacks(name: str, device: str, arithmetic: str) -> bool:
+    """Whether none of a backend's kernels computes with a dtype, or in a math mode, on the device or kind of device."""
+    kinds: dict[str, tuple[str, ...]] = _module(name).LACKS
+    return arithmetic in kinds.get(device.partition(":")[0], ())
+
+
 def modules_of(name: str) -> tuple[str, ...]:
     """Names of the modules that a backend needs."""
     return cast("tuple[str, ...]", _module(name).MODULES)
@@ -173,13 +180,22 @@ def best_available(having_kernels: Sequence[str], name: str | None, device: str 
             except BackendUnavailable as refusal:
                 refusals.append(str(refusal))
     if not name:
-        refusals += _not_installed(having_kernels)
+        refusals += [f"{each}: {reason}" for each, reason in _not_installed(having_kernels).items()]
     raise BackendUnavailable("; ".join(refusals) or f"no backend reaches {device or 'any device'}")
 
 
-def _not_installed(having_kernels: Sequence[str]) -> list[str]:
+def not_installed(having_kernels: Sequence[str], device: str, arithmetic: Sequence[str]) -> dict[str, str]:
+    """Those of some backends that would reach the device and lack nothing of its arithmetic -> what to install."""
+    return {
+        name: reason
+        for name, reason in _not_installed(having_kernels).items()
+        if device.partition(":")[0] in devices_of(name) and not any(lacks(name, device, each) for each in arithmetic)
+    }
+
+
+def _not_installed(having_kernels: Sequence[str]) -> dict[str, str]:
     """Each with what to install."""
-    return [f"{name}: {reason}" for name in names() if name in having_kernels and (reason := missing(name))]
+    return {name: reason for name in names() if name in having_kernels and (reason := missing(name))}
 
 
 def _module(name: str) -> Any:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 RANK = 20
 MODULES = ("cupy",)
 DEVICES = ("cuda",)
+LACKS: dict[str, tuple[str, ...]] = {}
 INSTALL = "pip install 'cupy-cuda13x[ctk]' (or cupy-cuda12x, the CUDA major version that the driver has)"
 BUILD = {"cupy": "cupy", "cudart": "cupy for CUDA"}  # the runtime that is linked into CuPy
 

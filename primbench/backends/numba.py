@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 RANK = 30
 MODULES = ("numba",)
 DEVICES = ("cpu", "cuda")
+LACKS = {"cpu": ("tf32", "float16", "bfloat16", "float8_e4m3"), "cuda": ("tf32", "bfloat16", "float8_e4m3")}
 INSTALL = "pip install numba 'numpy<2.5' (for a GPU: numba-cuda[cu13] or numba-cuda[cu12], as the driver)"
 BUILD = {"numba": "numba", "numba-cuda": "numba-cuda"}
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 RANK = 40
 MODULES = ("numpy",)
 DEVICES = ("cpu",)
+LACKS = {"cpu": ("tf32",)}
 INSTALL = "pip install numpy"
 BUILD = {"numpy": "numpy"}
 

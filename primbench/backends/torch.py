@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 RANK = 10
 MODULES = ("torch",)
 DEVICES = ("cpu", "cuda")
+LACKS = {"cpu": ("tf32",)}
 INSTALL = "pip install torch (https://pytorch.org/get-started/locally says which build)"
 BUILD = {"torch": "torch", "cuda (torch build)": "torch for CUDA", "git": "torch of commit"}
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from primbench.backends import not_installed
 from primbench.baselines import roof
 from primbench.cli.captured import as_in_step
 from primbench.cli.echo import say
 from primbench.cli.estimate import say_how_long, say_how_long_it_would_take
-from primbench.cli.options import method_of, placement_of
+from primbench.cli.options import as_options, method_of, placement_of
 from primbench.cli.outputs import check_outputs, report, save
 from primbench.cli.progress import Progress, progress
 from primbench.cli.resuming import Begun, check_machine, check_resume, going_on, resuming, say_what_changed
@@ -25,6 +26,8 @@ from primbench.distributed import world
 from primbench.distributed.followers import Leader, follow
 from primbench.errors import INTERRUPTED, FileError, InvalidRequest, PrimbenchError
 from primbench.problem import Problem
+from primbench.registry import backends_of
+from primbench.report.plain import printable
 from primbench.results.file import Results
 from primbench.results.record import Header, Record, Worker
 from primbench.results.writer import Writer, check_kept, header, left_to_do
@@ -142,11 +145,34 @@ def next_worker(found: Results) -> int:
 
 
 def exit_as(ended: PrimbenchError | SystemExit | None, records: Iterable[Record]) -> None:
-    """Raise what ended a run early; exit 1 where a case failed."""
+    """Raise what ended a run early; exit 1 where a case failed, or none was measured."""
     if ended is not None:
         raise ended
-    if any(record.status == "failed" for record in records):
+    every = [*records]
+    if _is_nothing(every) or any(record.status == "failed" for record in every):
         sys.exit(1)
+
+
+def _is_nothing(records: Sequence[Record]) -> bool:
+    """Whether none of the cases that were asked for was measured, though the roof above them may be."""
+    asked = [record for record in records if record.case.labels.get("set") != roof.ROOF] or records
+    return not any(record.status == "ok" for record in asked)
+
+
+def _why_nothing(records: Sequence[Record]) -> str:
+    """In words, with what is not installed here and has kernels for the cases that were left out."""
+    options = click.get_current_context().command.params
+    left_out = [record for record in records if record.status != "ok"]
+    reasons = dict.fromkeys(as_options(record.reason, options) for record in left_out if record.reason)
+    first, *others = reasons or ["no case was run"]
+    more = f", and {len(others)} more reason{'s' * (len(others) > 1)}" if others else ""
+    having: dict[tuple[str, str], dict[str, None]] = {}
+    for case in [record.case for record in left_out]:
+        arithmetic = [str(case.parameters[name]) for name in ("dtype", "math_mode") if name in case.parameters]
+        for absent in not_installed(backends_of(case.primitive), case.device, arithmetic).items():
+            having.setdefault(absent, {})[case.primitive] = None
+    ways = [f". {name} has kernels for {', '.join(of)}: {reason}" for (name, reason), of in having.items()]
+    return f"Nothing was measured: {first}{more}{''.join(ways)}"
 
 
 def _roof_cases(cases: list[Case], values: Mapping[str, Any]) -> list[Case]:
@@ -239,6 +265,8 @@ def run_cases(
             return stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
     except PrimbenchError as error:
         return error
+    if _is_nothing(found.records) and not any(record.status == "failed" for record in found.records):
+        say(printable(f"{node and f'{node}: '}{_why_nothing(found.records)}"), err=True)
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,30 @@ def test_skipped_case_is_a_row_and_no_failure(measured: tuple[Path, Result]) -> 
     assert 0 == result.exit_code
     assert 1 == sum("skipped: NumPy has no bfloat16 matrix product" in line for line in result.stdout.splitlines())
     assert "" == result.stderr
+
+
+def test_nothing_measured_is_exit_code_1_and_names_what_to_install(
+    invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("torch", "numba", "cupy"):
+        monkeypatch.setitem(sys.modules, name, None)  # as where it is not installed
+    sizes = ("-m", 8, "-n", 8, "-k", 8, "--device", "cpu", "--backend", "all", "--dry-run")
+    result = invoke("gemm", *sizes, "--dtype", "bf16", "--roof")
+    install = "module 'torch' is not installed: pip install torch (https://pytorch.org/get-started/locally says"
+    why = f"Nothing was measured: NumPy has no bfloat16 matrix product. torch has kernels for gemm: {install}"
+    assert (1, why) == (result.exit_code, result.stderr[: len(why)])
+    assert "numba" not in result.stderr  # which has no bfloat16, either
+    without = invoke("gemm", *sizes, "--math-mode", "tf32")
+    assert (1, "Nothing was measured: NumPy has no tf32 mode\n") == (without.exit_code, without.stderr)
+    some = invoke("gemm", *sizes, "--dtype", "bf16", "--dtype", "fp32")
+    assert (0, "") == (some.exit_code, some.stderr)
+
+
+def test_study_that_measures_nothing_says_so(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    (path := tmp_path / "own.toml").write_text('gemm = [{m = 2, n = 3, k = 4, dtype = "bfloat16"}]')
+    where = ("--arm", "host", "--self", "--pairs", 2, "--backend", "numpy", "--device", "cpu", "--fail-on", "never")
+    result = invoke("study", path, *where)
+    assert (1, True) == (result.exit_code, "Nothing was measured: NumPy has no bfloat16" in result.stderr)
 
 
 def test_failed_case_is_a_row_and_exit_code_1(invoke: Callable[..., Result]) -> None:
