@@ -172,6 +172,12 @@ def mean_interval(
     return mean - half_width, mean + half_width
 
 
+def mean_p(values: Sequence[float]) -> float | None:
+    """How often scatter alone would take a mean of 0 at least so far from it: two-sided, Student's t; None for one."""
+    mean, variance = _mean_and_variance(values)
+    return None if variance is None else LogRatio(mean, math.sqrt(variance / len(values)), len(values) - 1).p()
+
+
 def _mean_and_variance(values: Sequence[float]) -> tuple[float, float | None]:
     """The variance is None for a single value."""
     n, mean = len(values), math.fsum(values) / len(values)

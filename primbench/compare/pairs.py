@@ -19,7 +19,7 @@ from primbench.compare.neighbour import notes_beside
 from primbench.compare.published import beside_published
 from primbench.compare.runs import how_to_pair, side_of
 from primbench.compare.sides import Side, check_same_cases, sides_of
-from primbench.compare.step import compare_step
+from primbench.compare.step import compare_steps
 from primbench.compare.verdicts import against, verdicts
 from primbench.errors import InvalidField, InvalidRequest, near
 from primbench.results.cpu_speed import SLOWED
@@ -66,10 +66,8 @@ def compare(results: Results, baseline: str | None = None) -> Comparison:
 
 def _with_steps(arms: Sequence[ArmComparison], baseline: Side, sides: Sequence[Side]) -> list[ArmComparison]:
     """The arms, with what a step's difference is made of where its parts were measured. sides: those of the arms."""
-    return [
-        replace(arm, step=compare_step(baseline, side, alone=_is_of_quiet(arm)))
-        for arm, side in zip(arms, sides, strict=True)
-    ]
+    steps = compare_steps(baseline, [(side, _is_of_quiet(arm)) for arm, side in zip(arms, sides, strict=True)])
+    return [replace(arm, step=step) for arm, step in zip(arms, steps, strict=True)]
 
 
 def _is_of_quiet(arm: ArmComparison) -> bool:

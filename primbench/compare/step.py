@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from primbench import stats
+from primbench.compare.ratio import FALSE_DISCOVERIES
 from primbench.decompose.parts import part_of
 from primbench.decompose.sums import NOT_MEASURED, UNEXPLAINED, Explained, explained
 from primbench.measurement import Samples
@@ -16,7 +17,7 @@ from primbench.results.cpu_speed import not_held_up
 from primbench.spec.captured import PARTS, WHOLE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from primbench.compare.sides import Side
     from primbench.results.record import Record
@@ -27,20 +28,22 @@ Pair = tuple[Explained, Explained]
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """By how many seconds a part of a step is longer in the arm, the mean over pairs. interval: of that, 95 %; None for
-    one pair. calls: that it is of. each_s: of these, the mean by which one is longer; None where that says nothing.
+    one pair. q: the least rate of false discoveries at which it is one, among the parts of all arms, or among their
+    steps as wholes. calls: that it is of. each_s: of these, the mean by which one is longer; None where that says
+    nothing.
     """
 
     name: str
     seconds: float
     interval: Interval
+    q: float | None
     calls: int = 0
     each_s: float | None = None
 
     @property
     def differs(self) -> bool:
-        """Whether it is longer, or shorter, for certain."""
-        low, high = self.interval or (-math.inf, math.inf)
-        return not low <= 0 <= high
+        """Whether it is longer, or shorter, for certain, among all that are looked at."""
+        return self.q is not None and self.q <= FALSE_DISCOVERIES
 
 
 class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,8 +73,24 @@ class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
         return low <= self.explained_s <= high
 
 
+def compare_steps(baseline: Side, sides: Sequence[tuple[Side, bool]]) -> list[StepComparison | None]:
+    """As ``compare_step``, of each side, and whether ``alone``; what is certain holds for all of them together."""
+    found = [compare_step(baseline, side, alone=alone) for side, alone in sides]
+    wholes = _adjusted([step.whole for step in found if step])
+    parts = _adjusted([change for step in found if step for change in step.changes])
+    return [
+        step and replace(step, whole=next(wholes), changes=[next(parts) for _ in step.changes]) for step in found
+    ]  # fmt: skip
+
+
+def _adjusted(changes: Sequence[Change]) -> Iterator[Change]:
+    """With the q that each has among them, in place of its own."""
+    known = iter(stats.benjamini_hochberg([each.q for each in changes if each.q is not None]))
+    return (each if each.q is None else replace(each, q=next(known)) for each in changes)
+
+
 def compare_step(baseline: Side, side: Side, *, alone: bool = False) -> StepComparison | None:
-    """Pair by pair; None where no pair has the step's parts in both places.
+    """Pair by pair; None where no pair has the step's parts in both places. q is each part's own p.
 
     alone: of the step by samples while which no thread waited for a CPU, as the verdict on it is.
     A part that one place alone measured is in neither: what it takes stays unexplained in both.
@@ -92,7 +111,7 @@ def _compared(pairs: Sequence[Pair], unmeasured: int) -> StepComparison:
         pairs=len(pairs),
         baseline_s=_mean(steps[0]),
         arm_s=_mean(steps[1]),
-        whole=Change(name="step", seconds=_mean(longer), interval=stats.mean_interval(longer)),
+        whole=_longer("step", longer),
         changes=[*changes, _unexplained(pairs)] if is_whole else changes,
         explained_s=math.fsum(change.seconds for change in changes),
         unmeasured=unmeasured,
@@ -168,18 +187,24 @@ def _explained(one: Sequence[Record], other: Sequence[Record]) -> tuple[Explaine
 def _unexplained(pairs: Sequence[Pair]) -> Change:
     """With what was not measured."""
     longer = [(other.rest_s or 0.0) - (one.rest_s or 0.0) for one, other in pairs]
-    return Change(name=UNEXPLAINED, seconds=_mean(longer), interval=stats.mean_interval(longer))
+    return _longer(UNEXPLAINED, longer)
 
 
 def _change(name: str, pairs: Sequence[Pair]) -> Change:
     longer = [other.seconds(name) - one.seconds(name) for one, other in pairs]
     calls = next((row.calls for row in pairs[0][1].rows if row.name == name), 0)
+    return _longer(name, longer, calls)
+
+
+def _longer(name: str, longer_s: Sequence[float], calls: int = 0) -> Change:
+    """longer_s: pair by pair."""
     return Change(
         name=name,
-        seconds=_mean(longer),
-        interval=stats.mean_interval(longer),
+        seconds=_mean(longer_s),
+        interval=stats.mean_interval(longer_s),
+        q=stats.mean_p(longer_s),
         calls=calls,
-        each_s=_mean(longer) / calls if calls else None,
+        each_s=_mean(longer_s) / calls if calls else None,
     )
 
 

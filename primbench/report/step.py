@@ -34,7 +34,7 @@ def step(arm: ArmComparison, baseline: str) -> Iterator[str]:
 
 
 def _certain(found: StepComparison) -> str:
-    """Of the parts, which are better known than the step."""
+    """Of the parts, which are better known than the step; intervals are of each by itself."""
     least_s = LEAST_SHARE * max(abs(each.seconds) for each in found.changes)
     parts = [each for each in found.changes if each.differs and abs(each.seconds) >= least_s]
     return f"of its parts: {', '.join(f'{each.name} {_signed(each)}{_each(each)}' for each in parts)}" if parts else ""

@@ -124,6 +124,14 @@ def test_adjusted_as_scipy_does() -> None:
     assert [1.0, 0.03] == stats.benjamini_hochberg([1.0, 0.015])
 
 
+def test_the_p_of_a_mean_is_that_of_scipys_t() -> None:
+    from scipy.stats import ttest_1samp
+
+    values = list(np.random.default_rng(5).normal(0.5, 1.0, 7))
+    assert stats.mean_p(values) == pytest.approx(float(ttest_1samp(values, 0.0).pvalue), rel=1e-9)
+    assert [None, 1.0, 0.0] == [stats.mean_p(each) for each in ([3.0], [0.0, 0.0], [1.0, 1.0])]
+
+
 def test_a_single_value_tells_of_no_scatter() -> None:
     for found in (stats.paired([3.0], [2.0]), stats.unpaired([3.0], [2.0, 2.0])):
         assert found.ratio == pytest.approx(1.5)
