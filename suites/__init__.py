@@ -32,8 +32,11 @@ and it may repeat a study that was published, whose numbers are then shown besid
     [published]
     source = "who, where, when"
     claims = [
-      # id: of the entries that show it. Optional but says; ratio: of times, the second place over the first.
-      { id = "snn-training", says = "Singularity 110.34 s, native 82.94 s", ratio = 1.330, caution = "other builds" },
+      # id: of the entries that show it. What was published of the two places, in seconds; std, min, max are optional.
+      { id = "snn-training", says = "SNN training", caution = "other builds", first = { place = "native", mean = 82.94,
+        std = 0.98, runs = 100 }, second = { place = "Singularity", mean = 110.34, std = 0.85, runs = 100 } },
+      { id = "gemm", says = "products: equal", ratio = 1.0 },  # where a ratio of times alone was, second over first
+      { id = "gru", says = "GRU: slower", slower = true },     # where that alone was
     ]
 """
 

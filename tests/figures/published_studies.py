@@ -1,7 +1,7 @@
 """What published studies claimed, and what the same shows on equal stacks here: one table, in Markdown.
 
     published_studies.py [STUDY ...] [--keep FOLDER] [--budget 5min] [-- OPTIONS of primbench study]
-    published_studies.py FILE ...
+    published_studies.py FILE ... [--into docs/studies.md]
 
 Runs the studies that repeat a published one, all where none is named, one after the other; files that are named are
 shown beside them, or alone. With --budget each begins no pair of processes that would end later, and ends once all is
@@ -34,22 +34,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 import primbench.suites as suites
+from primbench.compare.claims import answer
 from primbench.compare.pairs import compare
-from primbench.compare.shown import shown_ratio
-from primbench.report import table
-from primbench.report.verdicts import in_words, shown_estimate
+from primbench.report import plain, table
+from primbench.report.published import estimate_of, shown_claim
+from primbench.report.verdicts import shown_estimate
 from primbench.results import file as results_file
 from primbench.results.record import Line, model_of
-from primbench.units import UNKNOWN
+from primbench.spec.naming import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison
+    from primbench.compare.comparison import Comparison
     from primbench.results.file import Results
 
+COLUMNS = ["study", "claim", "published", "case here", "place", "ratio here", "answer"]
+BLOCK = re.compile(
+    r"^\| study \| claim .*?(?=^## )", re.MULTILINE | re.DOTALL
+)  # of docs/studies.md, to the next heading
 MOST_SAMPLES, OF_SINGLE_CALLS = 1000, ("wall_s", "enqueue_single_s")
 SERIALS = ("boot_id", "uuid", "roce_addresses")
 # Of two parts or more, and none of the kernel's own files, whose names are the same everywhere.
@@ -114,15 +120,32 @@ def _cut(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def claims(files: Sequence[Path]) -> table.Table:
-    """A row a claim, with a column for each place that is no baseline; the verdicts are of all places together."""
-    read = [(_study_of(path), results_file.read(path)) for path in files]
-    compared = [(name, results, compare(results)) for name, results in read if results.records]
-    claiming = [comparison for _, _, comparison in compared if comparison.published]
-    places = list(dict.fromkeys(arm.name for comparison in claiming for arm in comparison.arms))
-    rows = [row for name, _, comparison in compared for row in _rows(name, comparison, places)]
-    columns = ["study", "published", *places, "baseline again", "cases here"]
-    return table.Table("What was published, and equal stacks", columns, rows, [_told(*each) for each in compared])
+def tested(files: Sequence[Path]) -> table.Table:
+    """A row a number: what was published of a claim, against what a case of it takes in a place here."""
+    compared = [_compared(path) for path in files]
+    rows = [[name, *row] for name, _, comparison in compared for row in _rows(comparison)]
+    counts = Counter(row[-1] for row in rows)
+    counted = ", ".join(f"{count} {words}" for words, count in counts.most_common())
+    notes = [f"{len(rows)} numbers: {counted}." if rows else "", *(_told(*each) for each in compared)]
+    return table.Table("What was published, and equal stacks", COLUMNS, rows, [*filter(None, notes)])
+
+
+def in_page(files: Sequence[Path], text: str) -> str:
+    """A page with its table, and what is told of each study below it, made anew."""
+    shown = tested(files)
+    lines = [[*COLUMNS], ["---"] * len(COLUMNS), *([plain.markdown(cell) for cell in row] for row in shown.rows)]
+    block = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return BLOCK.sub(lambda _: "\n\n".join([block, *shown.notes]) + "\n\n", text)
+
+
+def _compared(path: Path) -> tuple[str, Results, Comparison]:
+    """A study of a file, beside what its suite says now of what was published. Raises FileError."""
+    results = results_file.read(path)
+    name, study = _study_of(path), results.header.study
+    if study is not None and name in suites.studies():
+        said = replace(study, published=suites.study(name).published)
+        results = replace(results, header=replace(results.header, study=said))
+    return name, results, compare(results)
 
 
 def _study_of(path: Path) -> str:
@@ -131,50 +154,26 @@ def _study_of(path: Path) -> str:
     return name.partition("-")[2] or name
 
 
-def _rows(name: str, comparison: Comparison, places: Sequence[str]) -> Iterator[list[str]]:
-    for claim in [beside.claim for beside in comparison.published.claims] if comparison.published else ():
-        said = claim.says + (f" ({shown_ratio(claim.ratio)})" if claim.ratio is not None else "")
-        own = {arm.name: _of(arm, claim.id) for arm in comparison.arms}
-        cases = [case for found in own.values() for case in found]
-        ratios = [_ratios(own.get(place, [])) for place in places]
-        again = _again(comparison, next(iter(own.values()), []))
-        yield [name, said, *ratios, _ratios(again), _verdicts(cases) or "none is measured"]
-
-
-def _of(arm: ArmComparison, label: str | None) -> list[CaseComparison]:
-    """Its cases that have a verdict and show what was claimed."""
-    return [each for each in arm.cases if each.deciding and label and each.case.labels.get("id") == label]
-
-
-def _again(comparison: Comparison, cases: Sequence[CaseComparison]) -> list[CaseComparison]:
-    """The same cases of the baseline against itself."""
-    wanted = [each.case for each in cases]
-    return [each for each in (comparison.again.cases if comparison.again else ()) if each.case in wanted]
-
-
-def _ratios(cases: Sequence[CaseComparison]) -> str:
-    found = [each.deciding for each in cases if each.deciding]
-    if len(found) == 1:
-        return shown_estimate(found[0])
-    ends = [shown_ratio(end(each.ratio for each in found)) for end in (min, max)] if found else []
-    return " to ".join(ends) or UNKNOWN
-
-
-def _verdicts(cases: Sequence[CaseComparison]) -> str:
-    counts = Counter(in_words(each.verdict) for each in cases if each.verdict)
-    counts.update(f"accuracy {each.learnt.accuracy.verdict}" for each in cases if each.learnt and each.learnt.accuracy)
-    return ", ".join(f"{count} {words}" for words, count in counts.most_common())
+def _rows(comparison: Comparison) -> Iterator[list[str]]:
+    for beside in comparison.published.claims if comparison.published else ():
+        for case in (each.case for each in beside.cases):
+            for place in (arm.name for arm in comparison.arms):
+                if found := estimate_of(case, place, comparison):
+                    claim = beside.claim
+                    words = name_of(case, with_place=False)
+                    yield [claim.says, shown_claim(claim), words, place, shown_estimate(found), answer(claim, found)]
 
 
 def _told(name: str, results: Results, comparison: Comparison) -> str:
     """Where, when and how often the study was run, and what it repeats."""
-    pairs = max((each.pairs for each in comparison.estimates), default=0)
+    pairs = sorted({each.pairs for each in comparison.estimates if each.primary})
     models = dict.fromkeys(
         gpu.name for worker in results.workers for gpu in worker.environment.devices.gpus or [] if gpu.name
     )
     where = ", ".join(models) or results.header.environment.machine.cpu_model
     source = comparison.published.source if comparison.published else "nothing that was published"
-    here = f"{where}, {results.header.started_utc[:10]}, times as long as in {comparison.baseline}, up to {pairs} pairs"
+    counted = " to ".join(str(each) for each in dict.fromkeys([*pairs[:1], *pairs[-1:]])) or "no"
+    here = f"{where}, {results.header.started_utc[:10]}, times as long as in {comparison.baseline}, {counted} pairs"
     return f"{name}: {source}. Here: {here}."
 
 
@@ -186,11 +185,14 @@ def main() -> None:
     parser.add_argument("named", nargs="*", metavar="STUDY|FILE", help=f"of {', '.join(repeated)}, or files of such")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="for files of the studies, without machines' names")
     parser.add_argument("--budget", metavar="DURATION", help="for each study, as --time-budget of primbench study")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="whose table this is made anew, docs/studies.md")
     asked = parser.parse_args(own)
     ending = ["--until", "settled", "--time-budget", asked.budget] if asked.budget else []
     with tempfile.TemporaryDirectory() as folder:
         found = _found(asked.named or repeated, [*ending, *others], asked.keep, Path(folder))
-        print(table.markdown(claims(found)), flush=True)
+        print(table.markdown(tested(found)), flush=True)
+        if asked.into:
+            asked.into.write_text(in_page(found, asked.into.read_text()))
 
 
 def _found(named: Sequence[str], words: Sequence[str], keep: Path | None, made_in: Path) -> list[Path]:

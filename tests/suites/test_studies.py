@@ -8,6 +8,7 @@ import pytest
 
 import primbench.suites as suites
 from primbench.cli.neighbour import neighbour_in_words
+from primbench.compare.claims import agreeing
 from primbench.errors import FileError
 from primbench.experiments.study import check_arms
 from primbench.spec.arm import arm_of, parse_arm
@@ -51,8 +52,8 @@ def test_what_was_published_is_of_cases_that_are_there(name: str) -> None:
     found = suites.study(name).published
     if found is not None:
         ids = {entry.labels.get("id") for entry in suites.read(name)}
-        assert {claim.id for claim in found.claims if claim.id is not None} <= ids
-        assert all(claim.ratio is not None or claim.caution for claim in found.claims)
+        assert {claim.id for claim in found.claims} <= ids
+        assert all(agreeing(claim, margin=0.01) for claim in found.claims), "a claim that no time can test"
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -105,6 +106,18 @@ def test_as_many_pairs_as_the_command_line_takes(tmp_path: Path) -> None:
         (
             '[published]\nsource = "x"\nclaims = [{ says = "a", ratio = inf }]',
             "published: ratio = inf: a finite number",
+        ),
+        (
+            '[published]\nsource = "x"\nclaims = [{ says = "a", ratio = 1.0, slower = true }]',
+            "published: first and second, ratio, slower: one of them",
+        ),
+        (
+            '[published]\nsource = "x"\nclaims = [{ says = "a", first = { place = "b", mean = 1.0, runs = 1 } }]',
+            "published: first and second: both of them or neither",
+        ),
+        (
+            '[published]\nsource = "x"\nclaims = [{ says = "a", first = { place = "b", mean = 0, runs = 1 } }]',
+            "published: mean = 0.0: a finite number of seconds above 0",
         ),
         ("published = 1", "published: Expected `object`, got `int`"),
         ('[published]\nsource = "x"\nclaims = [{ id = "a" }]', r"published: .* missing required field `says` .*claims"),

@@ -15,9 +15,15 @@ from primbench.registry import build
 from primbench.report.comparison import text
 from primbench.results.file import Results
 from primbench.spec.case import Case
-from primbench.spec.published import Claim, Published
+from primbench.spec.published import Claim, Published, Value
 
-SHOWN = Claim(id="shown", says="Singularity 110 s, native 83 s", ratio=1.33, caution="other libraries")
+SHOWN = Claim(
+    id="shown",
+    says="training",
+    first=Value(place="native", mean=83.0, runs=1),
+    second=Value(place="Singularity", mean=110.39, std=0.85, runs=100),
+    caution="other libraries",
+)
 OTHER = Claim(says="the image has 4.91 GB")
 PUBLISHED = Published(source="somebody 2019", claims=[SHOWN, OTHER])
 TIMES_S = {"host": [1.0, 2.0, 3.0], "podman": [2.0, 2.0, 5.0]}
@@ -57,10 +63,14 @@ def test_claims_stand_above_what_is_found_here(compared: Comparison) -> None:
     lines = text(compared).splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("Published, and the same here"))
     assert lines[first].endswith("(somebody 2019)")
-    published, host, podman, unseen = lines[first + 2 : first + 6]
-    assert published.split() == ["published", "1.330", *SHOWN.says.split()]
+    published, native, singularity, host, podman, unseen = lines[first + 2 : first + 8]
+    assert published.split() == ["published", "1.330", "training"]
+    assert native.split() == ["native", "1", "83.0", "s", "-", "-", "-"]
+    assert singularity.split()[:3] == ["Singularity", "100", "110"]
     assert "gemm m=4 n=4 k=4 float32" in host
     assert "host" in host
     assert podman.split()[:2] == ["podman", str(len(TIMES_S["podman"]) * 8)]
+    assert podman.endswith("not reproduced with equal stacks"), "the median is that of the host"
+    assert host.split()[-1] not in podman, "of the baseline itself nothing was claimed"
     assert unseen.endswith("the image has 4.91 GB; not measured here")
-    assert "! Singularity 110 s, native 83 s: other libraries" in lines
+    assert "! training: other libraries" in lines
