@@ -1,13 +1,24 @@
-"""Whether two arms of a study ran on one machine, whatever names it was reached by."""
+"""Whether two arms of a study ran on one machine, whatever names it was reached by, and what was sent to another."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from primbench.compare.sides import Side
     from primbench.results.record import Worker
+    from primbench.spec.variables import Reason
+
+OF_WHAT: Mapping[Reason, str] = {
+    "instructions": "code for a CPU",
+    "cache-sizes": "sizes of a CPU's caches",
+    "cpus": "numbers of CPUs",
+    "gpus": "names of GPUs",
+    "host": "the name of a machine",
+    "path": "paths",
+}
 
 
 def are_apart(one: Sequence[Worker], other: Sequence[Worker]) -> bool:
@@ -27,3 +38,15 @@ def _boots(workers: Sequence[Worker]) -> set[str]:
 
 def _hosts(workers: Sequence[Worker]) -> set[str | None]:
     return {worker.arm.machine if worker.arm else None for worker in workers}
+
+
+def notes_sent(sides: Sequence[Side]) -> Iterator[str]:
+    """Which variables of libraries each arm on another machine was given, and which not."""
+    for side in sides:
+        found = {str(worker.sent): worker.sent for worker in side.used if worker.sent}
+        for sent in found.values():
+            left = ", ".join(f"{name} ({OF_WHAT[reason]})" for name, reason in sent.left.items())
+            given = f"given of the variables here: {', '.join(sent.carried) or 'none'}"
+            stayed = f"; not given, since they are of this machine: {left}; env.NAME gives one on" if left else ""
+            if sent.carried or sent.left:
+                yield f"{side.name} was {given}{stayed}"

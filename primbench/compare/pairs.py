@@ -14,6 +14,7 @@ from primbench.compare.effects import differences, effect_of, mixed
 from primbench.compare.explain import explained
 from primbench.compare.judgement import judge
 from primbench.compare.learnt import compare_learnt, has_accuracy
+from primbench.compare.machines import notes_sent
 from primbench.compare.matching import WHILE_LOOKING, Matching, paired, unpaired
 from primbench.compare.neighbour import notes_beside
 from primbench.compare.published import beside_published
@@ -127,7 +128,7 @@ def _compared(baseline: Side, others: Sequence[Side], again: Side | None, matchi
     arms = _with_learnt(arms, baseline, others)
     arms = [explained(arm, baseline, side) for arm, side in zip(arms, others, strict=True)]
     compared = [*arms, *([itself] if itself else [])]
-    notes += [*notes_beside(every), *_slowed_cpu(every, compared), *_held_up(compared)]
+    notes += [*notes_sent(every), *notes_beside(every), *_slowed_cpu(every, compared), *_held_up(compared)]
     return Comparison(
         baseline=baseline.name,
         paired=True,

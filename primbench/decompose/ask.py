@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from primbench.distributed.child import how_it_ended
+from primbench.distributed.death import how_it_ended
 from primbench.errors import InvalidRequest, PrimbenchError
 from primbench.runtimes.leftovers import launch_folder
 

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
+from primbench.distributed.death import EXPLAINED, died_of, how_it_ended
 from primbench.errors import WorkerError
 
 if TYPE_CHECKING:
@@ -118,8 +119,9 @@ class Child:
             status = self.process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             return f"{self.name} closed its output but goes on running"
-        ended = how_it_ended(status)
-        return f"{self.name} {ended}{'' if status == -signal.SIGKILL else self._last_words()}"
+        if self._clears_up and status == -signal.SIGILL:  # it dies as the worker did, of whose place it has told
+            return f"{self.name} {died_of(status)}{self._last_words()}"
+        return f"{self.name} {how_it_ended(status)}{'' if status in EXPLAINED else self._last_words()}"
 
     @property
     def has_failed(self) -> bool:
@@ -169,24 +171,6 @@ def _way_out(error: OSError) -> str:
             "arm with the values that it sets is one argument: shorten these, or pass long ones on as env.NAME"
         )
     return "see the limits of `ulimit -a`"
-
-
-def how_it_ended(status: int) -> str:
-    """In words that follow a process's name. status: as subprocess has it, below 0 the number of a signal."""
-    if status == -signal.SIGKILL:
-        return (
-            "was killed by SIGKILL: the kernel's out-of-memory killer (see dmesg), a limit of CPU time (see ulimit "
-            "-t), or somebody"
-        )
-    return f"died of {f'signal {_signal_name(-status)}' if status < 0 else f'exit status {status}'}"
-
-
-def _signal_name(number: int) -> str:
-    """Real-time signals but the first and the last have none."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return str(number)
 
 
 def readable(descriptors: Sequence[int], timeout_s: float | None) -> list[int]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from primbench.doctor.finding import Activity, Finding, Severity, unseen
+from primbench.spec.variables import INSTRUCTIONS
 from primbench.units import format_bytes
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ VariableRule = tuple[Callable[[str], bool], Severity, list[Activity], str]
 _EITHER_WAY = re.compile(
     r"CUDA_(DEVICE_MAX_CONNECTIONS|SCALE_LAUNCH_QUEUES)|CUBLAS_WORKSPACE_CONFIG|.*TF32.*|.*_AFFINITY|OMP_PROC_BIND"
     r"|OMP_WAIT_POLICY|GOMP_SPINCOUNT|KMP_BLOCKTIME"
-    r"|OPENBLAS_CORETYPE|MKL_ENABLE_INSTRUCTIONS|BLIS_ARCH_TYPE"
+    r"|OPENBLAS_CORETYPE|MKL_(DEBUG_CPU_TYPE|ENABLE_INSTRUCTIONS)|BLIS_(ARCH|MODEL)_TYPE|.*_CPU_ISA_HINTS"
+    r"|ATEN_AVX512_256|NPY_ENABLE_CPU_FEATURES|NUMBA_CPU_(FEATURES|NAME)"
     r"|GLIBC_TUNABLES|THP_MEM_ALLOC_ENABLE|MALLOC_(ARENA_MAX|.*_THRESHOLD_|TOP_PAD_)"
 )
 """What can make things faster, too."""
@@ -85,14 +87,7 @@ VARIABLES: dict[str, VariableRule] = {
     "GOMP_SPINCOUNT": _OTHER_WAIT,
     "KMP_BLOCKTIME": _OTHER_WAIT,
     "OMP_DYNAMIC": (_on, "warning", ["everything on the CPU"], "OpenMP takes fewer threads where a machine is busy"),
-    "OPENBLAS_CORETYPE": _OTHER_KERNELS,
-    "MKL_ENABLE_INSTRUCTIONS": _OTHER_KERNELS,
-    "MKL_CBWR": _OTHER_KERNELS,
-    "BLIS_ARCH_TYPE": _OTHER_KERNELS,
-    "ONEDNN_MAX_CPU_ISA": _OTHER_KERNELS,
-    "DNNL_MAX_CPU_ISA": _OTHER_KERNELS,
-    "ATEN_CPU_CAPABILITY": _OTHER_KERNELS,
-    "NPY_DISABLE_CPU_FEATURES": _OTHER_KERNELS,
+    **dict.fromkeys(INSTRUCTIONS, _OTHER_KERNELS),
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": _FEW_KEPT,
     "DNNL_PRIMITIVE_CACHE_CAPACITY": _FEW_KEPT,
     "ONEDNN_VERBOSE": _LOG_OF_CALLS,

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from primbench.spec.confidential import hidden, is_secret
-from primbench.spec.variables import is_for_libraries
+from primbench.spec.variables import CACHE_SIZES, INSTRUCTIONS, is_for_libraries
 from primbench.system.files import utf8
 from primbench.system.meaning import Meaning
 
@@ -49,9 +49,7 @@ _RULES = {
     "threads": r".+_NUM_THREADS",
     "pinning": r"OMP_(PLACES|PROC_BIND)|(GOMP_CPU|KMP|MKL)_AFFINITY",
     "waiting": r"OMP_WAIT_POLICY|GOMP_SPINCOUNT|KMP_(BLOCKTIME|LIBRARY)|OPENBLAS_THREAD_TIMEOUT",
-    "cpu-kernels": r"OPENBLAS_CORETYPE|MKL_(CBWR|DEBUG_CPU_TYPE|ENABLE_INSTRUCTIONS)|BLIS_ARCH_TYPE"
-    r"|(ONEDNN|DNNL)_(MAX_CPU_ISA|CPU_ISA_HINTS)|ATEN_CPU_CAPABILITY|NPY_(DIS|EN)ABLE_CPU_FEATURES"
-    r"|NUMBA_(CPU_NAME|CPU_FEATURES|OPT)",
+    "cpu-kernels": "|".join((*INSTRUCTIONS, *CACHE_SIZES, "NUMBA_OPT")),
     "allocator": r"MALLOC_.+|TCMALLOC_.+|GLIBC_TUNABLES|NUMPY_MADVISE_HUGEPAGE",
     "huge-pages": r"THP_MEM_ALLOC_ENABLE",
     "python-settings": r"PYTHON(ASYNCIODEBUG|DEBUG|DEVMODE|DUMPREFS|MALLOC|MALLOCSTATS|OPTIMIZE|PERFSUPPORT)"

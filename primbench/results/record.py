@@ -27,6 +27,7 @@ from primbench.spec.case import Case
 from primbench.spec.fleet import Member
 from primbench.spec.naming import name_of
 from primbench.spec.study import Study
+from primbench.spec.variables import Sent
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="ki
 class Worker(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="worker"):
     """One worker process: what it found around itself, and where it was really placed.
 
-    arm: as it was asked for; None outside of studies.
+    arm: as it was asked for; None outside of studies. sent: to another machine, of the variables where the study was
+    started; None where it was not sent to one.
     """
 
     worker: Whole
@@ -99,6 +101,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="w
     placement: EffectivePlacement
     versions: dict[str, str]
     arm: Arm | None = None
+    sent: Sent | None = None
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):

@@ -12,11 +12,10 @@ from msgspec.structs import fields, replace
 
 import primbench
 from primbench.runtimes import arrival
-from primbench.runtimes.invocation import without_paths
 from primbench.runtimes.order import Order
 from primbench.runtimes.runtime import Refusal
 from primbench.spec.arm import Arm
-from primbench.spec.variables import is_for_libraries
+from primbench.spec.variables import Reason, Sent, for_any_machine, is_for_libraries, of_this_machine
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -59,15 +58,39 @@ def order_there(arm: Arm, reached_by: Collection[str], command: Sequence[str], *
 def parcel(order: Order, environ: Mapping[str, str] = os.environ) -> bytes:
     """What is sent: the program that begins there, called with the order and variables, and all of primbench's code.
 
-    The values of variables travel here, and so stand in no list of processes.
+    The values of variables travel here, and so stand in no list of processes. Those of this machine are for the case
+    that it is reached by a way around.
     """
-    of_libraries = {name: value for name, value in environ.items() if is_for_libraries(name)}
-    variables = without_paths(of_libraries) | {name: environ[name] for name in order.arm.passed}
+    of_libraries, passed = _of_libraries(environ), {name: environ[name] for name in order.arm.passed}
+    variables = for_any_machine(of_libraries) | passed
+    of_machine = {name: of_libraries[name] for name, reason in _reasons(of_libraries).items() if reason != "path"}
     code = arrival.code_in(os.path.dirname(primbench.__file__))
     packed = _packed(code)
-    asked = (msgspec.json.encode(order).decode(), variables, arrival.digest_of(code), len(packed))
+    given = (variables, {boot: of_machine} if (boot := arrival.boot()) else {})
+    asked = (msgspec.json.encode(order).decode(), *given, arrival.digest_of(code), len(packed))
     program = f"{Path(arrival.__file__).read_text()}\n\n{arrival.become_supervisor.__name__}{asked!r}\n"
     return program.encode() + b"\0" + packed
+
+
+def sent(arm: Arm, boot_there: str | None, environ: Mapping[str, str] = os.environ) -> Sent:
+    """What a worker of an arm on another machine was given of the variables here, and what not.
+
+    boot_there: the ``boot_id`` that it found, by which it may have been this machine after all.
+    """
+    is_here = boot_there is not None and boot_there == arrival.boot()
+    own = {name: value for name, value in _of_libraries(environ).items() if name not in (*arm.variables, *arm.passed)}
+    left = {name: reason for name, reason in _reasons(own).items() if reason == "path" or not is_here}
+    return Sent(carried=sorted({*own} - {*left} | {*for_any_machine(own), *arm.passed}), left=left)
+
+
+def _reasons(variables: Mapping[str, str]) -> dict[str, Reason]:
+    """Of those that mean something on this machine alone."""
+    found = {name: of_this_machine(name, value) for name, value in sorted(variables.items())}
+    return {name: reason for name, reason in found.items() if reason is not None}
+
+
+def _of_libraries(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if is_for_libraries(name)}
 
 
 def _packed(code: Mapping[str, bytes]) -> bytes:

@@ -21,15 +21,29 @@ KINDS = (".py", ".cu", ".cuh", ".json")
 """Endings of the files that a worker needs; the others are what was measured elsewhere, sizes and images."""
 
 
-def become_supervisor(order: str, variables: Mapping[str, str], digest: str, code_bytes: int) -> None:
-    """variables: that it is given beside those here. digest, code_bytes: of the code, which comes next on stdin."""
+def become_supervisor(
+    order: str, variables: Mapping[str, str], of_machine: Mapping[str, Mapping[str, str]], digest: str, code_bytes: int
+) -> None:
+    """variables: that it is given beside those here. of_machine: more of them on the machine with that boot().
+
+    digest, code_bytes: of the code, which comes next on stdin.
+    """
     code = _read(code_bytes)
-    environment = {**os.environ, **variables}
+    environment = {**os.environ, **variables, **of_machine.get(boot() or "", {})}
     if not _is_installed(digest):
         before = [environment["PYTHONPATH"]] if environment.get("PYTHONPATH") else []
         environment["PYTHONPATH"] = os.pathsep.join([_unpacked(code, digest), *before])
     command = [sys.executable, "-P", "-m", "primbench.workers.supervisor", order]
     os.execve(sys.executable, command, environment)
+
+
+def boot() -> str | None:
+    """Which start of which machine this is, as primbench.system.boot has it; None where the kernel does not say."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return None
 
 
 def _read(size_bytes: int) -> bytes:

@@ -14,6 +14,7 @@ from primbench.distributed.ranks import LocalRanks, Ranks
 from primbench.errors import BackendUnavailable, InvalidRequest, PlacementError, PrimbenchError
 from primbench.numa.placement import check_cpus
 from primbench.results.record import Record, Worker
+from primbench.runtimes.afar import sent
 from primbench.spec.defaults import DEFAULT_TIMEOUT_S
 from primbench.workers.fitting import too_many_or_few
 from primbench.workers.neighbour import NeighbourGone, timed_beside
@@ -223,6 +224,7 @@ class Session:
                 placement=ready.placement,
                 versions=ready.versions,
                 arm=arm,
+                sent=sent(arm, ready.environment.machine.boot_id) if arm and arm.is_far else None,
             )
         except GeneratorExit:
             self._end(case.arm, "time")

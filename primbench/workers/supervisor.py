@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
+from primbench.distributed.death import illegal_instruction
 from primbench.errors import BackendUnavailable, PrimbenchError
 from primbench.runtimes import inherited
 from primbench.runtimes.invocation import python
@@ -162,7 +163,10 @@ def _attend(order: Order, command: Sequence[str], launched: Invocation, enter: C
             time.sleep(GUARD_S)
         _kill_session(worker.pid)
         os.close(ended)
-    return worker.wait()
+    status = worker.wait()
+    if status in (-signal.SIGILL, 128 + signal.SIGILL) and not order.arm.is_far:
+        print(illegal_instruction({**os.environ, **order.arm.variables}), file=sys.stderr, flush=True)
+    return status
 
 
 def _was_killed(process: int) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -13,12 +15,13 @@ import pytest
 
 from primbench.errors import InvalidRequest
 from primbench.runtimes import arrival
-from primbench.runtimes.afar import FIRST, OLDEST_PYTHON, arm_there, parcel
+from primbench.runtimes.afar import FIRST, OLDEST_PYTHON, arm_there, parcel, sent
 from primbench.runtimes.order import Order
 from primbench.runtimes.refusals import refusal
 from primbench.runtimes.ssh import REACHED_BY, connect, launch
 from primbench.runtimes.table import check
 from primbench.spec.arm import Arm, arm_of, format_arm, parse_arm
+from primbench.spec.variables import choosing_code
 
 ROOT = Path(__file__).parents[3]
 
@@ -44,6 +47,50 @@ def test_what_follows_the_parcel_is_for_the_worker_to_the_byte(monkeypatch: pyte
 
 def test_a_death_by_a_signal_is_told_as_a_status() -> None:
     assert 128 + 9 == arrived(parcel(order("import os; os.kill(os.getpid(), 9)"))).returncode
+
+
+OF_LIBRARIES = {
+    "GLIBC_TUNABLES": "glibc.malloc.arena_max=2:glibc.cpu.x86_ibt=off",
+    "LD_LIBRARY_PATH": "/usr/lib",
+    "OMP_NUM_THREADS": "3",
+    "OPENBLAS_CORETYPE": "Haswell",
+    "OPENBLAS_L2_SIZE": "512",
+}
+TELLS = f"import os; print({{name: os.environ.get(name) for name in {[*OF_LIBRARIES]}}})"
+
+
+@pytest.mark.parametrize("is_here", [False, True])
+@pytest.mark.parametrize(("asks", "cpu"), [("", None), (":env.OPENBLAS_CORETYPE", "Haswell")])
+def test_what_is_of_a_machine_goes_to_another_only_where_the_arm_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch, asks: str, cpu: str | None, is_here: bool
+) -> None:
+    for name in OF_LIBRARIES:
+        monkeypatch.delenv(name, raising=False)
+    asked, boot = order(TELLS, f"host{asks}"), arrival.boot()
+    if not is_here:  # what is sent finds itself on another machine than it was sent from
+        monkeypatch.setattr(arrival, "boot", lambda: "1b4e28ba-2fa1-11d2-883f-0016d3cca427")
+    found = ast.literal_eval(arrived(parcel(asked, OF_LIBRARIES)).stdout.decode())
+    told = sent(asked.arm, boot, OF_LIBRARIES)
+    everywhere = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2", "LD_LIBRARY_PATH": None, "OMP_NUM_THREADS": "3"}
+    if is_here:
+        assert OF_LIBRARIES | {"LD_LIBRARY_PATH": None} == found
+        assert {"LD_LIBRARY_PATH": "path"} == told.left
+    else:
+        assert everywhere | {"OPENBLAS_CORETYPE": cpu, "OPENBLAS_L2_SIZE": None} == found
+        left = {"GLIBC_TUNABLES": "instructions", "LD_LIBRARY_PATH": "path", "OPENBLAS_CORETYPE": "instructions"}
+        left = left | {"OPENBLAS_L2_SIZE": "cache-sizes"}
+        assert {name: left[name] for name in left if not asks.endswith(name)} == told.left
+    assert sorted(name for name, value in found.items() if value is not None) == told.carried
+
+
+def test_a_worker_that_lacks_an_instruction_there_names_what_was_set_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in choosing_code(os.environ):
+        monkeypatch.delenv(name)
+    dies = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
+    done = arrived(parcel(order(dies, "host:env.ATEN_CPU_CAPABILITY=avx512")))
+    assert 128 + signal.SIGILL == done.returncode
+    assert done.stderr.startswith(b"ATEN_CPU_CAPABILITY=avx512 has a library take code that this CPU may lack the")
+    assert b"was built for" in arrived(parcel(order(dies))).stderr
 
 
 def test_a_connection_that_ends_too_early_leaves_nothing(tmp_path: Path) -> None:

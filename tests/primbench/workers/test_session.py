@@ -157,6 +157,9 @@ IMPOSTORS = {
     "read line; echo one >&2; echo two >&2; exit 7": "worker died of exit status 7: two",
     "sleep 9": "no answer within 2 s$",
     "kill -SEGV $$": "worker died of signal SIGSEGV",
+    "echo of something else >&2; kill -ILL $$": (
+        "worker died of signal SIGILL: MKL_CBWR=AVX2 has a library take code that this CPU may lack the instr"
+    ),
 }
 
 
@@ -168,6 +171,8 @@ def test_what_speaks_no_protocol_is_ended_with_a_reason(
     impostor.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\n{script}\n")
     impostor.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(impostor))
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    monkeypatch.setenv("MKL_CBWR", "AVX2")
     is_silent = script == "sleep 9"
     monkeypatch.setattr(process, "START_TIMEOUT_S", 2.0 if is_silent else 60.0)
     monkeypatch.setattr(child, "END_TIMEOUT_S", 0.5)
