@@ -20,7 +20,7 @@ from primbench.compare.pairs import compare
 from primbench.registry import primitives
 from primbench.results import file as results_file
 
-from .figures.published_studies import in_page, tested
+from .figures.published_studies import in_page, shown_of
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -80,7 +80,7 @@ def test_the_table_of_published_studies_is_that_of_the_kept_ones() -> None:
     assert len(files) > 4
     page = PAGES["studies.md"]
     assert page == in_page(sorted(files), page)
-    assert {"reproduced", "not reproduced with equal stacks"} <= {row[-1] for row in tested(files).rows}
+    assert {"reproduced", "not reproduced with equal stacks"} <= {row[-1] for row in shown_of(files).rows}
 
 
 def _is_published(path: Path) -> bool:

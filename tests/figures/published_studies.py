@@ -120,7 +120,7 @@ def _cut(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def tested(files: Sequence[Path]) -> table.Table:
+def shown_of(files: Sequence[Path]) -> table.Table:
     """A row a number: what was published of a claim, against what a case of it takes in a place here."""
     compared = [_compared(path) for path in files]
     rows = [[name, *row] for name, _, comparison in compared for row in _rows(comparison)]
@@ -132,7 +132,7 @@ def tested(files: Sequence[Path]) -> table.Table:
 
 def in_page(files: Sequence[Path], text: str) -> str:
     """A page with its table, and what is told of each study below it, made anew."""
-    shown = tested(files)
+    shown = shown_of(files)
     lines = [[*COLUMNS], ["---"] * len(COLUMNS), *([plain.markdown(cell) for cell in row] for row in shown.rows)]
     block = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     return BLOCK.sub(lambda _: "\n\n".join([block, *shown.notes]) + "\n\n", text)
@@ -190,7 +190,7 @@ def main() -> None:
     ending = ["--until", "settled", "--time-budget", asked.budget] if asked.budget else []
     with tempfile.TemporaryDirectory() as folder:
         found = _found(asked.named or repeated, [*ending, *others], asked.keep, Path(folder))
-        print(table.markdown(tested(found)), flush=True)
+        print(table.markdown(shown_of(found)), flush=True)
         if asked.into:
             asked.into.write_text(in_page(found, asked.into.read_text()))
 
