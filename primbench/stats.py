@@ -95,6 +95,17 @@ class LogRatio(NamedTuple):
 
         return 2 * float(stdtr(self.freedom, -abs(self.log) / self.error))
 
+    def p_above(self, least: float) -> float | None:
+        """How often scatter alone would take a ratio of ``least`` at least as far up as this: one-sided."""
+        if self.error is None or self.freedom is None:
+            return None
+        above = self.log - math.log(least)
+        if self.error == 0:
+            return 0.0 if above > 0 else 1.0
+        from scipy.special import stdtr
+
+        return float(stdtr(self.freedom, -above / self.error))
+
     def is_within(self, margin: float, level: float = LEVEL) -> bool | None:
         """Whether the ratio is shown to lie between 1 / (1 + margin) and 1 + margin, by two one-sided tests at a level.
 
@@ -219,14 +230,17 @@ def pairs_for_width(deviation: float, width: float) -> int:
     return math.ceil((2 * _Z95 * deviation / width) ** 2) + 2
 
 
-def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
+def benjamini_hochberg(ps: Sequence[float | None]) -> list[float | None]:
     """For each p the least false-discovery rate at which it is called a discovery among them, in the order given.
 
+    Those that are not known count for nothing, and stay None.
     Benjamini & Hochberg (1995), Journal of the Royal Statistical Society B 57, 289.
     """
-    adjusted, least = [1.0] * len(ps), 1.0
-    for rank, place in reversed(list(enumerate(sorted(range(len(ps)), key=ps.__getitem__), 1))):
-        least = min(least, ps[place] * len(ps) / rank)
+    known = sorted((p, place) for place, p in enumerate(ps) if p is not None)
+    adjusted: list[float | None] = [None] * len(ps)
+    least = 1.0
+    for rank, (p, place) in reversed(list(enumerate(known, 1))):
+        least = min(least, p * len(known) / rank)
         adjusted[place] = least
     return adjusted
 

@@ -84,9 +84,9 @@ def compare_steps(baseline: Side, sides: Sequence[tuple[Side, bool]]) -> list[St
 
 
 def _adjusted(changes: Sequence[Change]) -> Iterator[Change]:
-    """With the q that each has among them, in place of its own."""
-    known = iter(stats.benjamini_hochberg([each.q for each in changes if each.q is not None]))
-    return (each if each.q is None else replace(each, q=next(known)) for each in changes)
+    """With the q that each has among them, in place of its own p."""
+    qs = stats.benjamini_hochberg([each.q for each in changes])
+    return (replace(each, q=q) for each, q in zip(changes, qs, strict=True))
 
 
 def compare_step(baseline: Side, side: Side, *, alone: bool = False) -> StepComparison | None:

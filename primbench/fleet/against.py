@@ -10,14 +10,14 @@ from primbench import stats
 from primbench.compare.criteria import margins_of
 from primbench.compare.sides import identity
 from primbench.environment.words import are_alike
-from primbench.fleet.findings import Against, Altered, Change
+from primbench.fleet.findings import FALSE_ALARMS_OF_CHANGE, Against, Altered, Change
 from primbench.fleet.majority import moves_results
 from primbench.fleet.node import UNKNOWN
 from primbench.fleet.outliers import Limit, Spread, limits
 from primbench.spec.method import Method
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from primbench.fleet.held import Read
     from primbench.fleet.node import Value, Vocabulary
@@ -27,30 +27,36 @@ if TYPE_CHECKING:
 def against(folder: str, before: Read, now: Read) -> Against:
     """folder: of the earlier one, by name."""
     tests = {
-        (key, metric): Spread(list(changes.values()), margins_of(now.known.cases[key])[metric], metric)
+        (key, metric): Spread(list(ratios.values()), margins_of(now.known.cases[key])[metric], metric)
         for key, metrics in now.judged.items()
         for metric, values in metrics.items()
-        if (changes := _changes(before.judged.get(key, {}).get(metric, {}), values))
+        if (ratios := _changes(before.judged.get(key, {}).get(metric, {}), values))
     }
-    found = limits(tests)
     numbers = {key: number for number, key in enumerate(now.known.cases)}
+    changes = [
+        _change(
+            numbers[key],
+            metric,
+            (before.judged[key][metric], now.judged[key][metric]),
+            limit,
+            margins_of(now.known.cases[key])[metric],
+        )
+        for (key, metric), limit in limits(tests, FALSE_ALARMS_OF_CHANGE).items()
+    ]
     return Against(
         folder=folder,
-        changes=[
-            _change(
-                numbers[key],
-                metric,
-                (before.judged[key][metric], now.judged[key][metric]),
-                limit,
-                margins_of(now.known.cases[key])[metric],
-            )
-            for (key, metric), limit in found.items()
-        ],
+        changes=_adjusted(changes),
         altered=_altered(before, now),
         methods=list(dict.fromkeys(_methods(before.known, now.known))),
         come=[name for name in now.members.nodes if name not in before.members.nodes],
         gone=[name for name in before.members.nodes if name not in now.members.nodes],
     )
+
+
+def _adjusted(changes: Sequence[Change]) -> list[Change]:
+    """With the q that each has among them, in place of its own p."""
+    qs = stats.benjamini_hochberg([each.q for each in changes])
+    return [replace(each, q=q) for each, q in zip(changes, qs, strict=True)]
 
 
 def _methods(before: Vocabulary, now: Vocabulary) -> Iterator[str]:
@@ -99,6 +105,7 @@ def _change(
     both = [name for name in now if name in before]
     befores_s, nows_s = ([each[name].time_s for name in both] for each in (before, now))
     before_s, now_s = stats.quantile(befores_s, 0.5), stats.quantile(nows_s, 0.5)
+    mean = stats.paired(nows_s, befores_s)
     return Change(
         case=number,
         metric=metric,
@@ -106,7 +113,8 @@ def _change(
         before_s=before_s,
         now_s=now_s,
         ratio=now_s / before_s,
-        interval=stats.paired(nows_s, befores_s).interval(),
+        interval=mean.interval(),
+        q=mean.p_above(1 + margin),
         margin=margin,
         limit=limit.ratio,
         changed={

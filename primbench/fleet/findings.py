@@ -6,7 +6,11 @@ from typing import Any
 
 import msgspec
 
+from primbench.fleet.outliers import FALSE_ALARMS
 from primbench.spec.case import Case
+
+FALSE_ALARMS_OF_CHANGE = FALSE_ALARMS / 2
+"""Of the fleet as a whole beside an earlier one, and as many of its nodes: both together keep to FALSE_ALARMS."""
 
 
 class OfMetric(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +94,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of a case, now over what it was in an earlier fleet.
 
     ratio: of the medians. interval: 95 %, of the mean ratio of the nodes that both have, if these are two or more.
+    q: the least rate of false discoveries, among all metrics of all cases, at which that mean is above the margin.
     limit: the ratio of a node's own change to the median change, above which it stands out. changed: node -> its own.
     """
 
@@ -100,6 +105,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     now_s: float
     ratio: float
     interval: tuple[float, float] | None
+    q: float | None
     margin: float
     limit: float | None
     changed: dict[str, float]
@@ -107,7 +113,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_slower(self) -> bool:
         """Whether the fleet as a whole is, for certain and by more than the margin."""
-        return self.interval is not None and self.interval[0] > 1 + self.margin
+        return self.q is not None and self.q <= FALSE_ALARMS_OF_CHANGE
 
 
 class Altered(msgspec.Struct, frozen=True, kw_only=True):

@@ -49,12 +49,12 @@ class Limit(NamedTuple):
     ratio: float | None
 
 
-def limits(tests: Mapping[Key, Spread]) -> dict[Key, Limit]:
-    """What each test's nodes have to stay below, so that all of the tests together keep to FALSE_ALARMS."""
+def limits(tests: Mapping[Key, Spread], false_alarms: float = FALSE_ALARMS) -> dict[Key, Limit]:
+    """What each test's nodes have to stay below, so that all of the tests together keep to so many false alarms."""
     scatters = {key: scatter([math.log(time_s) for time_s in test.times_s]) for key, test in tests.items()}
     widest = _widest(tests, scatters)
     are_few = max((len(test.times_s) for test in tests.values()), default=0) < FEWEST_BY_CASE
-    share = FALSE_ALARMS / (2 if are_few else 1)
+    share = false_alarms / (2 if are_few else 1)
     found = {}
     for key, test in tests.items():
         allowed = [(scatters[key], share / len(tests))]
