@@ -22,7 +22,7 @@ from primbench.system.meaning import Meaning
 from primbench.system.processes import environ_of, folder_of, root_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 # What computes, allocates or starts threads. Wheels rename theirs: libgomp-24e2ab19.so.1.0.0.
 _AT_WORK = re.compile(
@@ -226,6 +226,9 @@ class _Found(ctypes.Structure):
     )
 
 
+_AT_PHDR = 3  # elf.h
+
+
 class _Loaded(ctypes.Structure):
     """The head of dl_phdr_info, dl_iterate_phdr(3)."""
 
@@ -241,15 +244,32 @@ def _file_of(function: str, scope: ctypes.CDLL) -> str:
 
 
 def _file_at(function: str, scope: ctypes.CDLL) -> str:
+    """Of the program itself the loader knows no file, but the name that it was called by."""
     try:
         address = ctypes.cast(getattr(scope, function), ctypes.c_void_p)
-        look_up: Callable[..., int] = ctypes.CDLL(None).dladdr
+        found, program = _looked_up(address), _looked_up(_headers_of_the_program())
     except AttributeError as error:  # a program that is linked statically
         raise LookupError(f"{error}") from None
+    if found.base and found.base == program.base:
+        return os.path.realpath("/proc/self/exe")
+    name = os.fsdecode(found.file or b"")
+    if "/" not in name:  # as the kernel's own linux-vdso.so.1: no path
+        raise LookupError(f"dladdr knows no file of {function}: {name!r}")
+    return os.path.realpath(name)
+
+
+def _looked_up(address: ctypes.c_void_p) -> _Found:
+    """Nothing in it where the address is in no file that is loaded."""
     found = _Found()
-    if not look_up(address, ctypes.byref(found)) or not found.file:
-        raise LookupError(f"dladdr knows no file of {function}")
-    return os.path.realpath(os.fsdecode(found.file))
+    ctypes.CDLL(None).dladdr(address, ctypes.byref(found))
+    return found
+
+
+def _headers_of_the_program() -> ctypes.c_void_p:
+    """The address of its program headers, getauxval(3)."""
+    ask = ctypes.CDLL(None).getauxval
+    ask.argtypes, ask.restype = [ctypes.c_ulong], ctypes.c_void_p
+    return ctypes.c_void_p(ask(_AT_PHDR))
 
 
 def _defines(path: str, function: str) -> bool:

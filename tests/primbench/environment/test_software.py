@@ -9,6 +9,7 @@ import shutil
 import site
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -92,6 +93,40 @@ def test_a_preloaded_library_is_told_with_what_names_it_and_what_it_brings(patie
     assert (str(patient), elf.build_id(patient)) == (found.providers["malloc"].path, found.providers["malloc"].build_id)
     assert found.libraries is not None
     assert patient.name in found.libraries
+
+
+@pytest.fixture(scope="module")
+def fixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that is loaded at a fixed address, and gives out a stub of its own for malloc, as Debian's does."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed: apt-get install gcc")
+    version, folder = sysconfig.get_config_var("LDVERSION"), sysconfig.get_config_var("LIBDIR")
+    path = tmp_path_factory.mktemp("fixed") / "fixed"
+    source = (
+        "#include <stdlib.h>\nint Py_BytesMain(int, char **); void *(*volatile asked)(size_t);"
+        "int main(int count, char **words) { asked = malloc; return Py_BytesMain(count, words); }"
+    )
+    command = ["gcc", "-fno-pie", "-no-pie", "-o", str(path), "-x", "c", "-", f"-L{folder}", f"-Wl,-rpath,{folder}"]
+    made = subprocess.run([*command, f"-lpython{version}", "-lm"], input=source, text=True, capture_output=True)
+    if made.returncode:
+        pytest.skip(f"this Python has no library to link with in {folder}: {made.stderr.strip().splitlines()[-1]}")
+    return path
+
+
+@pytest.mark.parametrize("called", ["python3", "bin/python3"])
+def test_malloc_of_a_program_at_a_fixed_address_is_the_c_librarys_by_whatever_name_it_is_called(
+    fixed: Path, called: str
+) -> None:
+    """Its own symbol is in the program itself, whose name is the one that it was called by, which is no path."""
+    code = f"import sys; sys.path[:] = {sys.path!r}; import ctypes; from pathlib import Path"
+    code += "; from primbench.environment import libraries; every = ctypes.CDLL(None)"
+    code += "; print(libraries._file_at('malloc', every), libraries.providers(Path('/'))['malloc'].path)"
+    done = subprocess.run(
+        [called, "-P", "-c", code], executable=fixed, cwd=fixed.parent, capture_output=True, text=True, check=True
+    )
+    of_the_c_library = software.collect(Path("/")).providers
+    assert of_the_c_library is not None
+    assert [os.path.realpath(fixed), of_the_c_library["malloc"].path] == done.stdout.split()
 
 
 def test_libraries_named_by_a_file_are_those_that_are_mapped(look: Look) -> None:
