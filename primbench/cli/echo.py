@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from primbench.report.document import Tone
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
@@ -19,8 +23,11 @@ def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     click.echo(shown, err=err, nl=nl)
 
 
-def say_in_colour(text: str, *, nl: bool = True) -> None:
-    """say(), a comparison's verdicts in colour where stdout is a terminal and NO_COLOR and TERM allow it."""
+def say_in_colour(text: str, *, tone: Tone | None = None, nl: bool = True) -> None:
+    """say(), a comparison's verdicts in colour where stdout is a terminal and NO_COLOR and TERM allow it.
+
+    tone: of the answer, with which the text begins.
+    """
     if not sys.stdout.isatty():
         say(text, nl=nl)
         return
@@ -29,4 +36,4 @@ def say_in_colour(text: str, *, nl: bool = True) -> None:
     from primbench.report.plain import lines
     from primbench.report.signs import painted
 
-    Console().print(painted(lines(text)), soft_wrap=True, end="\n" if nl else "")
+    Console().print(painted(lines(text), tone), soft_wrap=True, end="\n" if nl else "")

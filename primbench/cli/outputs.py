@@ -134,7 +134,7 @@ def publish(document: Document, text: Callable[[], str], values: Mapping[str, An
     """Print a finding and write its exports, as put_out() does."""
     formats = written.known().items()
     exports = {values[option_of(name)]: partial(each.write, document) for name, each in formats}
-    put_out(exports, text, say_in_colour)
+    put_out(exports, text, partial(say_in_colour, tone=document.tone))
 
 
 def put_out(

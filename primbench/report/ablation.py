@@ -13,7 +13,7 @@ from primbench.report import table
 from primbench.report.checks import checks
 from primbench.report.comparison import flat
 from primbench.report.document import Document
-from primbench.report.headline import headline
+from primbench.report.headline import headline, tone
 from primbench.report.plain import ended
 from primbench.report.table import Table
 from primbench.report.verdicts import heading, shown_estimate, telling
@@ -23,7 +23,7 @@ from primbench.units import UNKNOWN, format_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from primbench.compare.comparison import ArmComparison, CaseComparison, Mean
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Mean
     from primbench.compare.ratio import Estimate
     from primbench.experiments.ablation import Step, Waterfall
     from primbench.report.document import Page
@@ -48,6 +48,7 @@ def document(found: Waterfall, gate: Gate = SLOWER, page: Callable[[], Page] | N
         checks=lambda: checks(found.comparison, gate),
         value={"headline": _answer(found)} | asdict(found),
         page=page,
+        tone=tone(_answered(found)),
     )
 
 
@@ -57,11 +58,16 @@ def _parts(found: Waterfall) -> list[Table | str]:
 
 def _answer(found: Waterfall) -> str:
     """In which ingredient something is slower than in the one before it; of a single pair, what was seen at most."""
+    answered = _answered(found)
+    return headline(answered) + ("" if answered is found.comparison else " Each is set against the one before it.")
+
+
+def _answered(found: Waterfall) -> Comparison:
+    """What the answer is of: each arm against the one before it, where intervals are known."""
     whole = found.comparison
     if not any(each.interval for each in whole.estimates):
-        return headline(whole)
-    arms = [step.arm if (step := _step(found, arm)) else arm for arm in whole.arms]
-    return f"{headline(replace(whole, arms=arms))} Each is set against the one before it."
+        return whole
+    return replace(whole, arms=[step.arm if (step := _step(found, arm)) else arm for arm in whole.arms])
 
 
 def _flat(found: Waterfall) -> list[dict[str, object]]:

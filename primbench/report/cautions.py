@@ -84,7 +84,7 @@ def _itself(comparison: Comparison) -> Iterator[Note]:
 
 def _agrees_with_itself(baseline: str, found: Sequence[Estimate]) -> str:
     alike, apart = sum(each.is_equivalent for each in found), sum(each.differs for each in found)
-    how = f"all {alike} cases" if alike == len(found) else f"{alike} of {len(found)} cases and different in none"
+    how = f"all {alike} cases" if alike == len(found) else f"{alike} of {len(found)} cases and shown to differ in none"
     first = f" (in {apart}, which differ by less than matters, the first alone)" if apart else ""
     return f"{baseline} against itself: equivalent in {how}; both runs are the baseline{first}."
 

@@ -14,7 +14,7 @@ from primbench.report.cautions import cautions
 from primbench.report.checks import checks
 from primbench.report.differing import beside, effect
 from primbench.report.document import Document
-from primbench.report.headline import headline, what_is_judged
+from primbench.report.headline import headline, tone, what_is_judged
 from primbench.report.learnt import learnt
 from primbench.report.plain import ended
 from primbench.report.published import published_table
@@ -53,6 +53,7 @@ def document(comparison: Comparison, gate: Gate = SLOWER, page: Callable[[], Pag
         checks=lambda: checks(comparison, gate),
         value={"headline": headline(comparison)} | asdict(comparison),
         page=page,
+        tone=tone(comparison),
     )
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from primbench.report.table import Table
 
 State = Literal["passed", "failed", "open"]
+Tone = Literal["worse", "fine", "open"]
+"""Of an answer: something is worse, nothing is for certain, or not all is told."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """title: what it is of. answer: in a sentence, what was found."""
+    """title: what it is of. answer: in a sentence, what was found. tone: None where that is neither good nor bad."""
 
     title: str
     answer: str
     sections: Sequence[Section]
+    tone: Tone | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,8 @@ class Document:
     """rows: flat, times in seconds, None where a value is unknown. parts: tables, and words before and after them.
 
     checks: one a case. value: the whole, which msgspec can encode. All others are made when a format asks for them.
-    page: None where there is no more to show than parts.
+    page: None where there is no more to show than parts. tone: of the answer, the first of the parts; None where that
+    is neither good nor bad.
     """
 
     rows: Callable[[], Sequence[Mapping[str, object]]]
@@ -94,3 +98,4 @@ class Document:
     checks: Callable[[], Sequence[Check]]
     value: object
     page: Callable[[], Page] | None = field(default=None)
+    tone: Tone | None = None

@@ -58,7 +58,15 @@ def _headline(fleet: Fleet) -> str:
         return f"{count}: {'; '.join(clauses)}."
     if not _is_told(fleet):
         return f"{count}: too few, or too unlike, to tell a slow one."
-    return f"Nothing stands out among {count}."
+    return f"{'; '.join([f'Nothing stands out among {count}', *_untold(fleet)])}."
+
+
+def _untold(fleet: Fleet) -> Iterator[str]:
+    """Of how many cases it is not known whether a node stands out."""
+    measured = [case for case in fleet.cases if case.metrics]
+    count = sum(not any(map(_tells, case.metrics)) for case in measured)
+    if count:
+        yield f"too few for the scatter of {count} of {len(measured)} cases"
 
 
 def _is_told(fleet: Fleet) -> bool:

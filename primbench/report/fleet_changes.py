@@ -54,7 +54,9 @@ def _verdict(change: Change) -> str:
     words = "; ".join([*slower, *([named(nodes)] if nodes else [])])
     if words:
         return f"> {words}"
-    return "? too few nodes" if change.interval is None else "= not slower for certain"
+    if change.interval is None:
+        return "? too few nodes"
+    return "= not slower" if change.interval[1] <= 1 + change.margin else "? undecided"
 
 
 def _notes(found: Against) -> Iterator[str]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from primbench.compare.comparison import CaseComparison, Comparison, Decided
     from primbench.compare.ratio import Estimate, Verdict
     from primbench.doctor.finding import Activity
+    from primbench.report.document import Tone
 
 DOUBLE = 2.0  # from here on a ratio says more than a percentage
 OF_PARTS: dict[Activity, str] = {
@@ -33,18 +34,36 @@ BESIDE: dict[Verdict, str] = {
     "equivalent-at-full-speed": "told only at full CPU speed",
     "equivalent-in-these-runs": "told only of these runs",
 }
+SHOWN: tuple[Verdict, ...] = ("equivalent", "different-but-small", "faster")
+"""What shows of a case that it is not slower by more than its margin."""
 
 
 def headline(comparison: Comparison) -> str:
-    """What is slower, by how much and why; else that nothing is; and what is not told yet."""
+    """What is slower, by how much and why; else of how many cases it is shown that none is; and what is not told yet.
+
+    All counts are of all cases of all arms; of what no clause counts it is shown that it is not slower.
+    """
     compared = comparison.decided
     if not compared:
         return _sentence([*_failing(comparison), *_refused(comparison), "nothing was compared"])
     if all(found.is_single for _, _, found in compared):
         return single(comparison)
     worse = [*_slower(compared), *_failing(comparison)]
-    rest = [*_others(compared), *_refused(comparison), *_undecided(compared, comparison), *_missing(comparison)]
-    return _sentence([*(worse or [_nothing_slower(compared)]), *rest])
+    rest = [*_others(comparison), *_refused(comparison), *_lacking(comparison), *_undecided(compared, comparison)]
+    return _sentence([*(worse or [_nothing_slower(comparison)]), *rest, *_missing(comparison)])
+
+
+def tone(comparison: Comparison) -> Tone:
+    """Whether something is worse, or of every case it is shown that it is not."""
+    if any(case.verdict == "slower" or case.fails_more for case in comparison.cases):
+        return "worse"
+    return "fine" if _is_shown(comparison) else "open"
+
+
+def _is_shown(comparison: Comparison) -> bool:
+    """Whether no case is slower by more than its margin, for certain."""
+    cases = comparison.cases
+    return bool(cases) and all(case.verdict in SHOWN and not case.fails_more for case in cases)
 
 
 def _sentence(clauses: Sequence[str]) -> str:
@@ -55,13 +74,14 @@ def _sentence(clauses: Sequence[str]) -> str:
 def _slower(compared: Sequence[Decided]) -> Iterator[str]:
     """A clause for each arm in which something is."""
     arms: dict[str, list[tuple[CaseComparison, Estimate]]] = {}
+    of = {arm.name: len(arm.cases) for arm, _, _ in compared}
     for arm, case, found in compared:
         if case.verdict == "slower":
             arms.setdefault(arm.name, []).append((case, found))
     for name, slower in arms.items():
         worst, by = max(slower, key=lambda each: each[1].ratio)
         likely = f"; likely {worst.explanation.likely}" if worst.explanation and worst.explanation.likely else ""
-        what = _what([case for case, _ in slower], sum(arm.name == name for arm, _, _ in compared))
+        what = _what([case for case, _ in slower], of[name])
         yield f"slower in {name}: {what} {_by(by)} in {name_of(worst.case)}{likely}"
 
 
@@ -105,29 +125,42 @@ def _because(refused: Sequence[CaseComparison]) -> str:
     return f"; likely {cause}" if len(likely) == 1 and (cause := likely.pop()) else ""
 
 
-def _nothing_slower(compared: Sequence[Decided]) -> str:
-    if all(case.verdict == "inconclusive" for _, case, _ in compared):
+def _lacking(comparison: Comparison) -> Iterator[str]:
+    """What was not compared in arms that were, and no other clause tells of."""
+    cases = [case for arm in comparison.all_arms if arm.is_compared for case in arm.cases]
+    count = sum(not (case.estimates or case.fails_more or case.explanation) for case in cases)
+    if count:
+        yield f"{count} of {_cases(len(comparison.cases))} not compared"
+
+
+def _nothing_slower(comparison: Comparison) -> str:
+    if all(case.verdict == "inconclusive" for _, case, _ in comparison.decided):
         return "nothing is told yet"
-    is_whole = len(compared) > 1 and not any(case.verdict == "inconclusive" for _, case, _ in compared)
-    return f"nothing is slower in any of {len(compared)} cases" if is_whole else "nothing is slower"
+    if not _is_shown(comparison):
+        return "nothing is shown to be slower"
+    count, margins = len(comparison.cases), sorted({found.margin for _, _, found in comparison.decided})
+    where = f" in any of {count} cases" if count > 1 else ""
+    within = " to ".join(map(format_percent, dict.fromkeys([margins[0], margins[-1]])))
+    return f"nothing is slower{where}, within {'margins' if len(margins) > 1 else 'a margin'} of {within}"
 
 
 def _cases(count: int) -> str:
     return f"{count} case{'s' * (count != 1)}"
 
 
-def _others(compared: Sequence[Decided]) -> Iterator[str]:
+def _others(comparison: Comparison) -> Iterator[str]:
     """How many cases have verdicts that are worth a word beside."""
     for verdict, words in BESIDE.items():
-        count = sum(case.verdict == verdict for _, case, _ in compared)
+        count = sum(case.verdict == verdict for case in comparison.cases)
         if count:
-            yield f"{count} of {_cases(len(compared))} {words}"
+            yield f"{count} of {_cases(len(comparison.cases))} {words}"
 
 
 def _undecided(compared: Sequence[Decided], comparison: Comparison) -> Iterator[str]:
     undecided = [each for each in compared if each[1].verdict == "inconclusive" and not each[1].fails_more]
     if undecided:
-        yield f"{len(undecided)} of {_cases(len(compared))} undecided{_what_would_tell(undecided, comparison)}"
+        of = _cases(len(comparison.cases))
+        yield f"{len(undecided)} of {of} undecided{_what_would_tell(undecided, comparison)}"
 
 
 def _what_would_tell(undecided: Sequence[Decided], comparison: Comparison) -> str:

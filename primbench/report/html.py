@@ -34,7 +34,7 @@ def write(page: Page) -> str:
     body = SubElement(html, "body")
     header = SubElement(body, "header")
     add(header, "p", page.title, look="of")
-    add(header, "h1", page.answer)
+    add(header, "h1", page.answer, look=page.tone or "")
     main = Element("main")
     named = [(section, f"part-{number}") for number, section in enumerate(page.sections, 1)]
     _contents(body, named)

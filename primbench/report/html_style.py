@@ -17,6 +17,7 @@ body{max-width:76rem;margin:0 auto;padding:2.5rem 1.25rem 4rem;overflow-wrap:any
 header p.of{margin:0 0 .4rem;color:var(--quiet);font-size:.9rem}
 h1{font-size:clamp(1.3rem,1rem + 1.6vw,1.9rem);line-height:1.25;font-weight:650;letter-spacing:-.01em;margin:0 0 1.2rem;
 text-wrap:pretty}
+h1.worse{color:var(--slower)}h1.fine{color:var(--same)}h1.open{color:var(--open)}
 h2{font-size:1.25rem;line-height:1.3;font-weight:650;margin:0;letter-spacing:-.005em}
 h3{font-size:1rem;line-height:1.4;font-weight:650;margin:0 0 .15rem}
 nav ul{display:flex;flex-wrap:wrap;gap:.35rem 1.1rem;list-style:none;padding:0;margin:0 0 1rem;font-size:.9rem}

@@ -11,7 +11,7 @@ from primbench.report import compared, explained, measured
 from primbench.report.document import Note, Page, Section
 from primbench.report.figures.step import step
 from primbench.report.figures.waterfall import waterfalls
-from primbench.report.headline import headline
+from primbench.report.headline import headline, tone
 from primbench.report.numa import headlines
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def of_comparison(
         parts += measured.sections(results, is_folded=True)
     for results in files[:1]:
         parts += measured.places(results)
-    return Page(_title(title, *files), _answer(comparison, files), [*parts, measured.again(files)])
+    sections = [*parts, measured.again(files)]
+    return Page(_title(title, *files), _answer(comparison, files), sections, tone(comparison))
 
 
 def _answer(comparison: Comparison, files: Sequence[Results]) -> str:

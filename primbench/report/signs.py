@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from primbench.compare.ratio import Verdict
+    from primbench.report.document import Tone
 
 SIGNS: dict[Verdict, str] = {
     "slower": ">",
@@ -19,26 +20,25 @@ SIGNS: dict[Verdict, str] = {
     "equivalent-in-these-runs": "=",
     "inconclusive": "?",
 }
+_TONES: dict[Tone, str] = {"worse": "bold red", "fine": "bold green", "open": "bold yellow"}
+_ANSWER = r"\A.+(\n  .+)*"  # with what goes on in the next lines
 _CELL = r" .+(\n {10,}\S+( \S+)*$)*"  # the last one of a row, with what goes on in the next lines
 _STYLES = {
     rf"(?<=  )>{_CELL}": "bold red",
     rf"(?<=  )<{_CELL}": "bold blue",
     rf"(?<=  )={_CELL}": "green",
     rf"(?<=  )([~?]|not compared){_CELL}": "yellow",
-    r"\A(Slower|Fails) .+(\n  .+)*": "bold red",  # with what goes on in the next lines
-    r"\ANothing is slower.+(\n  .+)*": "bold green",
-    r"\A(Nothing (is told|was)|ONE) .+(\n  .+)*": "bold yellow",
     r"^! .+(\n  .+)*$": "yellow",
 }
 
 
-def painted(text: str) -> Text:
-    """The text of a comparison with its verdicts and its answer in colour."""
+def painted(text: str, tone: Tone | None = None) -> Text:
+    """The text of a comparison with its verdicts and its answer in colour. tone: of the answer, which is first."""
     import re
 
     from rich.text import Text
 
     found = Text(text)
-    for pattern, style in _STYLES.items():
+    for pattern, style in (_STYLES | ({_ANSWER: _TONES[tone]} if tone else {})).items():
         found.highlight_regex(re.compile(pattern, re.MULTILINE), style)
     return found

@@ -99,6 +99,22 @@ def test_nothing_stands_out_in_a_healthy_fleet(invoke: Callable[..., Result], ma
     assert "> " not in result.stdout
 
 
+def test_cases_that_scatter_too_much_are_counted(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    """Of three nodes none can stand out in what takes each of them ten times as long as the one before."""
+
+    def scattered(times: float) -> Callable[[Results], Results]:
+        def change(results: Results) -> Results:
+            samples = Samples(samples_s=[1e-3 * times] * 9, calls_per_sample=9, taken_by="host clock", stopped="count")
+            first, *others = results.records
+            return replace(results, records=[replace(first, measurement=Measurement(batch_s=samples)), *others])
+
+        return change
+
+    result = invoke("fleet", made_fleet([1.0] * 3, {f"n{rank + 1}": scattered(10.0**rank) for rank in range(3)}))
+    answer = "Nothing stands out among 3 nodes; too few for the scatter of 1 of 2 cases."
+    assert (0, answer) == (result.exit_code, result.stdout.splitlines()[0])
+
+
 def between_nodes(fleet: Path, links: Path, nodes: int) -> None:
     """What was made as nodes becomes what was measured between the nodes of a fleet, pair by pair."""
     (fleet / "links").mkdir()
@@ -332,6 +348,16 @@ def test_what_nodes_have_otherwise_than_earlier_is_told(invoke: Callable[..., Re
     text = invoke("fleet", now, "--against", before).stdout
     told = re.findall(r"since then: limits\.(\S+) .*, on (.*)$", text, re.MULTILINE)
     assert [("cpu_quota", "n2, n3, n4, n5"), ("cpus_allowed", "n1")] == told
+
+
+@pytest.mark.parametrize(("now", "verdict"), [([1.0] * 16, "= not slower"), ([0.9, 1.0, 1.15], "? undecided")])
+def test_what_is_not_told_of_a_fleet_since_earlier_is_not_called_alike(
+    now: list[float], verdict: str, invoke: Callable[..., Result], made_fleet: MadeFleet
+) -> None:
+    before = made_fleet([1.0] * len(now), seed=1)
+    text = invoke("fleet", made_fleet(now, seed=2), "--against", before).stdout
+    _, _, changes = text.partition(" against ")
+    assert 2 == changes.count(f"  {verdict}\n")
 
 
 def test_a_fleet_that_became_slower_as_a_whole_fails(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:

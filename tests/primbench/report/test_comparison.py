@@ -265,7 +265,7 @@ def test_a_baseline_that_differs_from_itself_is_said_first() -> None:
     assert first.startswith("NOT VALID in 1 of 2 cases: host differs from itself, by 1.100 [1.090")
     again = arm(compared(EQUIVALENT), compared(INCONCLUSIVE), name="host (again)")
     first = lines(comparison(compared(INCONCLUSIVE), again=again))[0]
-    words = "equivalent in 1 of 2 cases and different in none; both runs are the baseline."
+    words = "equivalent in 1 of 2 cases and shown to differ in none; both runs are the baseline."
     assert f"host against itself: {words}" == first
 
 

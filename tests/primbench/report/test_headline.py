@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from msgspec.structs import replace
 
 from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Explanation
 from primbench.compare.judgement import SINGLE, TOO_BUSY, decided
-from primbench.compare.ratio import Estimate
+from primbench.compare.ratio import Estimate, Verdict
 from primbench.registry import build
 from primbench.report import comparison as report
-from primbench.report.headline import headline
+from primbench.report.headline import headline, tone
+from primbench.report.signs import painted
 from primbench.report.written import known
 from primbench.spec.case import Case
 
@@ -70,23 +71,35 @@ def test_of_several_the_worst_is_named_and_each_arm_has_a_clause() -> None:
 @pytest.mark.parametrize(
     ("cases", "words"),
     [
-        ([case(EQUIVALENT)], "Nothing is slower."),
+        ([case(EQUIVALENT)], "Nothing is slower, within a margin of 1.0%."),
+        (
+            [case(EQUIVALENT), case(FASTER), case(replace(EQUIVALENT, margin=0.05, outcome="different-but-small"))],
+            "Nothing is slower in any of 3 cases, within margins of 1.0% to 5.0%; 1 of 3 cases faster.",
+        ),
         (
             [case(EQUIVALENT), case(replace(EQUIVALENT, outcome="equivalent-at-full-speed"))],
-            "Nothing is slower in any of 2 cases; 1 of 2 cases told only at full CPU speed.",
+            "Nothing is shown to be slower; 1 of 2 cases told only at full CPU speed.",
+        ),
+        (
+            [case(replace(EQUIVALENT, outcome="equivalent-in-these-runs"))],
+            "Nothing is shown to be slower; 1 of 1 case told only of these runs.",
         ),
         (
             [case(EQUIVALENT), case(replace(EQUIVALENT, outcome="different-about-the-margin"))],
-            "Nothing is slower in any of 2 cases; 1 of 2 cases different, about the margin.",
+            "Nothing is shown to be slower; 1 of 2 cases different, about the margin.",
         ),
-        ([case(EQUIVALENT), case(OPEN)], "Nothing is slower; 1 of 2 cases undecided, about 14 more pairs would tell."),
+        (
+            [case(EQUIVALENT), case(OPEN)],
+            "Nothing is shown to be slower; 1 of 2 cases undecided, about 14 more pairs would tell.",
+        ),
         (
             [case(EQUIVALENT), case(replace(OPEN, pairs_needed=300))],
-            "Nothing is slower; 1 of 2 cases undecided, more than 200 more pairs would tell.",
+            "Nothing is shown to be slower; 1 of 2 cases undecided, more than 200 more pairs would tell.",
         ),
         (
             [case(FASTER), case(OPEN), case(replace(OPEN, pairs_needed=None))],
-            "Nothing is slower; 1 of 3 cases faster; 2 of 3 cases undecided, about 14 more pairs would tell 1 of them.",
+            "Nothing is shown to be slower; 1 of 3 cases faster; 2 of 3 cases undecided, about 14 more pairs would "
+            "tell 1 of them.",
         ),
         ([case(OPEN)], "Nothing is told yet; 1 of 1 case undecided, about 14 more pairs would tell."),
         (
@@ -95,7 +108,7 @@ def test_of_several_the_worst_is_named_and_each_arm_has_a_clause() -> None:
         ),
         (
             [case(EQUIVALENT), case(replace(OPEN, pairs_needed=None, is_too_busy=True, reason=TOO_BUSY))],
-            "Nothing is slower; 1 of 2 cases undecided: too busy to tell.",
+            "Nothing is shown to be slower; 1 of 2 cases undecided: too busy to tell.",
         ),
         ([case(EQUIVALENT, fails_more="podman")], "Fails more often in podman: 1 of 1 case."),
         (
@@ -104,8 +117,9 @@ def test_of_several_the_worst_is_named_and_each_arm_has_a_clause() -> None:
         ),
         (
             [case(EQUIVALENT), case(None, explanation=REFUSED)],
-            "Nothing is slower; cannot be compared: 1 of 2 cases; likely a filter.",
+            "Nothing is shown to be slower; cannot be compared: 1 of 2 cases; likely a filter.",
         ),
+        ([case(EQUIVALENT), case(None, reason="died")], "Nothing is shown to be slower; 1 of 2 cases not compared."),
         ([case(None, reason="died")], "Nothing was compared."),
         ([], "Nothing was compared."),
     ],
@@ -114,9 +128,41 @@ def test_where_nothing_is_slower(cases: list[CaseComparison], words: str) -> Non
     assert words == answer(*cases)
 
 
-def test_an_arm_that_could_not_run_is_named() -> None:
+def test_an_arm_that_could_not_run_is_named_and_counts() -> None:
     gone = arm(case(None, reason="runc skipped: not installed"), name="runc")
-    assert "Nothing is slower; runc not compared." == answer(arms=[arm(case(EQUIVALENT)), gone])
+    assert "Nothing is shown to be slower; runc not compared." == answer(arms=[arm(case(EQUIVALENT)), gone])
+    assert (
+        "Nothing is shown to be slower; 1 of 3 cases undecided, about 14 more pairs would tell; runc not compared."
+        == (answer(arms=[arm(case(EQUIVALENT), case(OPEN)), gone]))
+    )
+
+
+@pytest.mark.parametrize("other", [case(EQUIVALENT), case(FASTER), case(OPEN), case(None), case(SLOWER)])
+@pytest.mark.parametrize("outcome", get_args(Verdict))
+def test_it_is_green_where_it_is_shown_of_every_case_that_it_is_not_slower(
+    outcome: Verdict, other: CaseComparison
+) -> None:
+    found = comparison(case(replace(OPEN, outcome=outcome)), other)
+    shown = {"equivalent", "different-but-small", "faster"}
+    expected = (
+        "worse" if "slower" in (outcome, other.verdict) else "fine" if {outcome, other.verdict} <= shown else "open"
+    )
+    assert expected == tone(found) == report.document(found).tone
+    assert (expected == "fine") == headline(found).startswith("Nothing is slower")
+    assert (expected == "worse") == headline(found).startswith("Slower in podman")
+
+
+def test_of_samples_that_are_all_longer_no_more_is_said_than_is_shown() -> None:
+    """Each of 11 is 3 % longer, none for certain, and one is equivalent."""
+    longer = replace(OPEN, ratio=1.03, interval=(0.99, 1.07))
+    found = comparison(*(case(longer, k) for k in range(17, 28)), case(EQUIVALENT))
+    assert "Nothing is shown to be slower; 11 of 12 cases undecided, about 14 more pairs would tell." == headline(found)
+    first = painted(report.text(found), report.document(found).tone).spans[-1]
+    assert ("bold yellow", len(headline(found))) == (first.style, first.end)
+
+
+def test_what_fails_more_often_is_worse() -> None:
+    assert "worse" == tone(comparison(case(EQUIVALENT, fails_more="podman")))
 
 
 def test_one_process_a_side_is_the_answer() -> None:
@@ -128,7 +174,7 @@ def test_one_process_a_side_is_the_answer() -> None:
 def test_it_stands_first_in_every_format_that_is_read() -> None:
     found = comparison(case(EQUIVALENT))
     for written in (report.text(found), known()["markdown"].write(report.document(found))):
-        assert "Nothing is slower." == written.splitlines()[0]
+        assert headline(found) == written.splitlines()[0]
     document = json.loads(known()["json"].write(report.document(found)))
     assert ["headline", "baseline"] == list(document)[:2]
-    assert "Nothing is slower." == document["headline"]
+    assert headline(found) == document["headline"]
