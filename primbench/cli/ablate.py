@@ -68,10 +68,10 @@ def _asked(values: Mapping[str, Any]) -> Study:
     """Raises InvalidRequest, FileError, and BackendUnavailable where not even the first step can be started."""
     import primbench.suites as suites
 
-    check_outputs(values)
     runner = ablation.runner_of(values["runtime"], values["runner"])
     only = values["primitives"] or (None if values["sizes"] else _of_launches())
     entries = [(each.problem, each.labels) for each in suites.read(values["sizes"] or DEFAULT_SIZES, only=only)]
+    check_outputs(values)
     base = ablation.bare(runner)
     title = f"{values['runtime']} by {runner}, one ingredient after the other"
     study = study_of([ablation.HOST, base], entries, design_of(values), title=title)

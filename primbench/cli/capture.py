@@ -10,8 +10,8 @@ import click
 
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
-from primbench.cli.options import GroupedCommand, grouped, is_typed, kernels_options
-from primbench.errors import FileError, InvalidRequest
+from primbench.cli.options import GroupedCommand, grouped, is_typed, kernels_options, overwrite_option
+from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from primbench.decompose.child import Answer, Request
@@ -22,14 +22,15 @@ OF_MODELS = ("batch_size", "mode", "dtype", "cudnn_benchmark", "device")
 
 def _capture(what: str, arguments: tuple[str, ...], output: str, **values: Any) -> None:
     from primbench.cli.measuring import signals_unwind
+    from primbench.cli.outputs import check_files
     from primbench.decompose.ask import ask
     from primbench.distributed.world import world
 
     started = world()
     is_written = started is None or not started.rank  # the others of a job have the same step
-    if is_written and os.path.lexists(output):
-        raise FileError(f"{output}: exists; name another file")
     request = _of_model(what, arguments, values) if what.startswith(MODEL) else _of_script(what, arguments, values)
+    if is_written:
+        check_files([output], [what], overwrite=values["overwrite"])
     with signals_unwind():
         answer = ask(request)
     if is_written:
@@ -37,10 +38,10 @@ def _capture(what: str, arguments: tuple[str, ...], output: str, **values: Any) 
 
 
 def _write(output: str, answer: Answer) -> None:
-    from primbench.decompose.written import write_new
     from primbench.registry import named_files
+    from primbench.system import outputs
 
-    write_new(output, answer.suite)
+    outputs.write(output, answer.suite.encode(errors="backslashreplace"))
     again = shlex.join(["primbench", *kernels_options(named_files()), "explain", output])
     say(f"{answer.step}: {_counts(answer)}; {again}")
 
@@ -110,7 +111,8 @@ command = Command(
         click.Argument(["what"], metavar="SCRIPT.py|MODULE|model:NAME"),
         click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENT]..."),
         grouped("Output", "-o", "--output", "output", type=FILE, required=True, metavar="STEP.toml",
-                help="Write the suite to this new file."),
+                help="Write the suite to this file."),
+        overwrite_option(),
         grouped("Script", "-m", "--module", "is_module", is_flag=True,
                 help="Run a module by its name, as python -m does."),
         grouped("Script", "--step", "number", type=click.IntRange(2), metavar="N",

@@ -81,11 +81,11 @@ def _compare(file: str, other_files: tuple[str, ...], baseline: str | None, agai
         if other is not None:
             raise InvalidRequest(f"--against {against} and two files: name the baseline once")
         file, other = against, file
-    check_outputs({**values, "file": place_of(file), "output": other and place_of(other)})
     if other is None:
         one, *more = _runs(file)
         if more:
             raise InvalidRequest(f"{file}: runs of one place alone, nothing to compare: name another")
+        check_outputs(values, [file])
         say_unknown(one)
         comparison = compare(one, baseline)
         show(comparison, [*sides_of(one).values()], [one], values, gate)
@@ -93,6 +93,7 @@ def _compare(file: str, other_files: tuple[str, ...], baseline: str | None, agai
         raise InvalidRequest("--baseline and two files: the first file is the baseline")
     else:
         ones, others = _runs(file), _runs(other)
+        check_outputs(values, [place_of(file), place_of(other)])
         say_unknown(*ones, *others)
         comparison = compare_runs(ones, others, (file, other))
         show(comparison, [side_of(ones, file), side_of(others, other)], [*ones, *others], values, gate)

@@ -7,6 +7,7 @@ import sys
 import click
 
 from primbench.cli.option_types import FILE, Whole
+from primbench.cli.options import overwrites
 
 HELP = """Find what in this place (limits, confinement, GPUs, libraries, variables) can distort results, and what to do.
 
@@ -22,6 +23,7 @@ Exit status: 0 with nothing worse than a warning, 1 with a problem, 2 where the 
 """
 
 
+@overwrites
 @click.command("doctor", help=HELP)
 @click.option("--fix", is_flag=True, help="Print commands that change what was found; none is run.")
 @click.option(
@@ -33,7 +35,9 @@ Exit status: 0 with nothing worse than a warning, 1 with a problem, 2 where the 
 @click.option("--pid", type=Whole(1), metavar="PID", help="Look at this process in place of this command.")
 @click.option("--container", metavar="NAME", help="Look at the first process of a container of Docker or Podman.")
 @click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
-def command(*, fix: bool, against: str | None, pid: int | None, container: str | None, json_path: str | None) -> None:
+def command(
+    *, fix: bool, against: str | None, pid: int | None, container: str | None, json_path: str | None, overwrite: bool
+) -> None:
     from primbench.cli.outputs import check_files, put_out
     from primbench.cli.processes import process_of
     from primbench.doctor import against as other
@@ -41,9 +45,10 @@ def command(*, fix: bool, against: str | None, pid: int | None, container: str |
     from primbench.doctor.place import look, read
     from primbench.report.doctor import to_json, to_text
 
-    check_files([json_path], [against])
     there = read(against) if against is not None else None
-    here = look(pid=process_of(pid, container))
+    process = process_of(pid, container)
+    check_files([json_path], [against], overwrite=overwrite)
+    here = look(pid=process)
     findings = checks.examine(here)
     if there is not None:
         told = other.compare(here, there, str(against))

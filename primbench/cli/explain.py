@@ -30,25 +30,28 @@ LASTING_S = {"min_time": 5e-3, "max_time": 30e-3}
 
 def _explain(files: tuple[str, ...], **values: Any) -> None:
     from primbench.cli.measuring import exit_as
-    from primbench.cli.outputs import check_outputs, publish
+    from primbench.cli.outputs import publish
     from primbench.report import explained as words
     from primbench.report import page
     from primbench.system.jsonlines import SUFFIXES
 
-    check_outputs(values)
     recorded = [file.endswith(SUFFIXES) for file in files]
     if any(recorded) and not all(recorded):
         raise InvalidRequest("suites and results files in one: explain them one after the other")
-    steps, records = _of_results(files) if all(recorded) else _of_suites(files, values)
+    steps, records = _of_results(files, values) if all(recorded) else _of_suites(files, values)
     document = words.document(steps, lambda: page.of_steps(steps))
     publish(document, lambda: words.text(steps), values)
     exit_as(None, records)
 
 
-def _of_results(files: Sequence[str]) -> tuple[list[tuple[str, Explained]], Sequence[Record]]:
+def _of_results(
+    files: Sequence[str], values: Mapping[str, Any]
+) -> tuple[list[tuple[str, Explained]], Sequence[Record]]:
+    from primbench.cli.outputs import check_outputs
     from primbench.results import file as results_file
 
     held = {file: results_file.read(file) for file in files}
+    check_outputs(values, files)
     steps = [step for file, results in held.items() for step in _steps_in(file, results)]
     return steps, [record for results in held.values() for record in results.latest()]
 
@@ -57,6 +60,7 @@ def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple
     """Parts and wholes of all, measured in one run, and its records."""
     import primbench.suites as suites
     from primbench.cli.measuring import exit_as, measured
+    from primbench.cli.outputs import check_outputs
     from primbench.cli.resuming import resuming
     from primbench.results.writer import header
 
@@ -69,6 +73,7 @@ def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple
         for entry in sorted(suites.read(file), key=_share, reverse=True)
     ]
     with resuming(values["resume"]) as begun:
+        check_outputs(values, files)
         captured = {titles[file]: each.captured for file, each in said.items() if each.captured}
         first = header(sys.argv, dict(values["labels"]), captured=captured)
         results, ended = measured(entries, {**values, **_defaults(values, said.values())}, None, begun, first)

@@ -13,13 +13,14 @@ from primbench.cli.outputs import check_outputs, publish
 
 
 def _fleet(folder: str, against: str | None, **values: Any) -> None:
-    check_outputs(values)
     from primbench.fleet.fleet import summarize
     from primbench.fleet.held import read, read_links
     from primbench.report import fleet as words
 
     earlier = None if against is None else (against, read(against))
-    found = summarize(folder, read(folder), earlier, read_links(folder))
+    held, links = read(folder), read_links(folder)
+    check_outputs(values)
+    found = summarize(folder, held, earlier, links)
     publish(words.document(found), lambda: words.text(found), values)
     if not found.is_healthy:
         sys.exit(1)

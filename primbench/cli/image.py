@@ -9,6 +9,7 @@ import click
 from primbench.cli import Group
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
+from primbench.cli.options import overwrites
 from primbench.runtimes.images.build import builders
 from primbench.runtimes.images.builder import DEFAULT_BASE, DEFAULT_TAG, Request
 
@@ -26,20 +27,23 @@ def command() -> None:
     """Build container images of primbench."""
 
 
+@overwrites
 @command.command(help=BUILD_HELP)
 @click.option("--runtime", type=click.Choice([*builders()]), required=True, help="Who builds it.")
 @click.option("--tag", metavar="NAME", help=f"Its name, or that of its file. [default: {DEFAULT_TAG}, or .sif]")
 @click.option("--base", default=DEFAULT_BASE, show_default=True, metavar="IMAGE", help="One with Python and pip.")
 @click.option("--extra", "extras", multiple=True, metavar="NAME", help="What else to install, such as torch. Repeat.")
 @click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write time and size as JSON; - is stdout.")
-def build(runtime: str, tag: str | None, base: str, extras: tuple[str, ...], json_path: str | None) -> None:
+def build(
+    *, runtime: str, tag: str | None, base: str, extras: tuple[str, ...], json_path: str | None, overwrite: bool
+) -> None:
     from primbench.cli.measuring import signals_unwind
     from primbench.cli.outputs import check_files, put_out
     from primbench.report.plain import json_of
     from primbench.runtimes.images import build, pins
     from primbench.units import format_bytes, format_time
 
-    check_files([json_path])
+    check_files([json_path], overwrite=overwrite)
     request = Request(runtime=runtime, tag=builders()[runtime].tag if tag is None else tag, base=base, extras=extras)
     if other := pins.unpinned(extras):
         say(

@@ -91,5 +91,5 @@ def _measure(met: Met, link: Member, values: Mapping[str, Any]) -> None:
 
 def _leave_empty(link: Member, values: Mapping[str, Any]) -> None:
     """A file without a record, by which the link has a name where it was not measured."""
-    with writing(values["output"], None, header([], dict(values["labels"]), link)):
+    with writing(values, None, header([], dict(values["labels"]), link)):
         pass

@@ -24,7 +24,7 @@ from primbench.cli.progress import Progress, progress
 from primbench.cli.resuming import Begun, check_machine, check_resume, going_on, resuming, say_what_changed
 from primbench.distributed import world
 from primbench.distributed.followers import Leader, follow
-from primbench.errors import INTERRUPTED, FileError, InvalidRequest, PrimbenchError
+from primbench.errors import INTERRUPTED, InvalidRequest, PrimbenchError
 from primbench.problem import Problem
 from primbench.registry import backends_of
 from primbench.report.plain import printable
@@ -63,9 +63,9 @@ def measure_and_report(entries: Entries, values: Mapping[str, Any]) -> None:
 
 
 def _measure_and_report(entries: Entries, values: Mapping[str, Any], leader: Leader | None) -> None:
-    check_outputs(values)
     check_resume(values)
     with resuming(values["resume"]) as begun:
+        check_outputs(values)
         if begun is not None and begun.held.header.study is not None:
             path = values["resume"]
             raise InvalidRequest(f"--resume {path}: of a study: go on with `primbench study --resume {path}`")
@@ -120,7 +120,7 @@ def measured(
 
     if not values["quiet"]:
         say_how_long(left)
-    with writing(values["output"], begun, found.header) as writer:
+    with writing(values, begun, found.header) as writer:
         ended = run_cases(lines, len(left), session, writer=writer, found=found, values=values)
     say_how_long_it_would_take(found.records)
     return replace(found, records=found.latest()), ended
@@ -192,18 +192,14 @@ def _roof_cases(cases: list[Case], values: Mapping[str, Any]) -> list[Case]:
 
 
 @contextmanager
-def writing(output: str | None, begun: Begun | None, first: Header) -> Iterator[Writer | None]:
+def writing(values: Mapping[str, Any], begun: Begun | None, first: Header) -> Iterator[Writer | None]:
     """The results file that was named, if one was, opened before anything is measured."""
     if begun is not None:
         yield begun.writer
-    elif output is None:
+    elif values["output"] is None:
         yield None
     else:
-        if os.path.isdir(output):
-            raise FileError(f"{output}: is a folder")
-        if os.path.lexists(output):
-            raise FileError(f"{output}: exists; add to it with --resume {output}, or name another file")
-        with closing(Writer(output, first)) as writer:
+        with closing(Writer(values["output"], first, overwrite=values["overwrite"])) as writer:
             yield writer
 
 

@@ -46,7 +46,7 @@ def measure_for_fleet(entries: Entries, values: Mapping[str, Any]) -> None:
     path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', found.node)[:LONGEST_NAME]}-{found.rank}.jsonl"
     own = {**values, "output": str(path), "quiet": values["quiet"] or found.rank > 0}
     try:
-        _make(folder, path)
+        _make(folder, path, overwrite=values["overwrite"])
         with signs_of_life(path):
             results, ended = _measured(entries, found, path, own)
         if ended is not None:
@@ -82,14 +82,16 @@ def _check(values: Mapping[str, Any]) -> None:
     links.check(values)
 
 
-def _make(folder: Path, path: Path) -> None:
+def _make(folder: Path, path: Path, *, overwrite: bool) -> None:
     """Raises FileError where the folder cannot be had, or this node was measured into it before."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"{folder}: {error.strerror}") from None
-    if path.exists():
-        raise FileError(f"{path}: exists: name another folder for another run, or remove it to measure this node again")
+    if overwrite:
+        path.unlink(missing_ok=True)  # at once: others take it for what this node has measured
+    elif path.exists():
+        raise FileError(f"{path}: exists; name another folder, or measure this node again with --overwrite")
 
 
 def _turn(found: Member, path: Path, values: Mapping[str, Any]) -> AbstractContextManager[None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +10,9 @@ from primbench.cli.completing import complete
 from primbench.cli.echo import say
 from primbench.cli.measuring import announced, exit_as, run_cases, writing
 from primbench.cli.option_types import DEVICE, FILE, RESULTS_FILE, TIMEOUT, Whole, parsed
-from primbench.cli.options import GroupedCommand, grouped
+from primbench.cli.options import GroupedCommand, grouped, overwrite_option
 from primbench.cli.outputs import check_files, put_out
-from primbench.errors import BackendUnavailable, FileError
+from primbench.errors import BackendUnavailable
 from primbench.experiments import numa
 from primbench.experiments.numa import CPU
 from primbench.experiments.numa_analysis import analyse
@@ -42,9 +41,8 @@ MANY_CASES = 200  # these take some minutes
 
 
 def _run(**values: Any) -> None:
-    check_files([values["json_path"], values["report_path"]], [values["output"]])
-    if values["output"] is not None and os.path.lexists(values["output"]):
-        raise FileError(f"{values['output']}: exists; name another file")
+    exports = [values["json_path"], values["report_path"]]
+    check_files(exports, results=values["output"], overwrite=values["overwrite"])
     found = scan.collect()
     axes = numa.axes_of(found)
     chosen, missing = _backends(values["backend"], values["device"])
@@ -59,7 +57,7 @@ def _run(**values: Any) -> None:
         _warn_of_many(cases)
     session = Session(timeout_s=values["timeout"], verbose=values["verbose"], skip_misplaced=True)
     results = Results(header=header(sys.argv, {}), workers=[], records=[])
-    with writing(values["output"], None, results.header) as writer:
+    with writing(values, None, results.header) as writer:
         ended = run_cases(
             lambda shown: session.run(announced(cases, shown)),
             len(cases),
@@ -128,6 +126,7 @@ command = GroupedCommand(
                 help="Write the matrices as one JSON document; - is stdout."),
         grouped("Output", "--report", "report_path", type=FILE, metavar="FILE",
                 help="Write one HTML page with pictures; - is stdout."),
+        overwrite_option(),
         grouped("Output", "-q", "--quiet", is_flag=True, help="Show no progress."),
         grouped("Output", "-v", "--verbose", is_flag=True, help="Show what workers print."),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from primbench.spec.method import Method
     from primbench.spec.placement import Placement
 
+Command = TypeVar("Command", bound=click.Command)
 VERSUS_PAIRS = 5
 ALONE = ("processes", "dry_run", "over_time", "roof", "against", "save_as", "time_unit")
 """Options of measuring in one place, which mean nothing where several are compared."""
@@ -181,18 +182,29 @@ def _baseline_name(text: str) -> str:
     return name_of(text)
 
 
+def overwrite_option() -> click.Option:
+    """Of each command that writes a file whose name it is given."""
+    return grouped("Output", "--overwrite", is_flag=True, help="Replace files that exist already.")
+
+
+def overwrites(command: Command) -> Command:
+    """The command with that option, too."""
+    command.params.append(overwrite_option())
+    return command
+
+
 def option_of(format_name: str) -> str:
     """Under what name a command is given the file that is to be written in a format."""
     return f"{format_name}_path"
 
 
 def export_options() -> list[click.Option]:
-    """One option for each export format, such as --csv FILE."""
+    """One option for each export format, such as --csv FILE, and whether files are replaced."""
     return [
         grouped("Output", f"--{name}", option_of(name), type=FILE, metavar="FILE",
                 help=f"Write {each.WRITES}; - is stdout.")
         for name, each in written.known().items()
-    ]  # fmt: skip
+    ] + [overwrite_option()]  # fmt: skip
 
 
 def output_options() -> list[click.Option]:

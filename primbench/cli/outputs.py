@@ -16,7 +16,7 @@ from primbench.baselines import named
 from primbench.baselines.roof import roof_of
 from primbench.cli.echo import say, say_in_colour
 from primbench.cli.options import as_options, kernels_options, option_of
-from primbench.errors import InvalidRequest
+from primbench.errors import FileError, InvalidRequest
 from primbench.report import chosen, export, over_time, table, written
 from primbench.report.columns import WIDEST
 from primbench.report.explained import step_totals
@@ -30,12 +30,15 @@ if TYPE_CHECKING:
     from primbench.results.file import Results
     from primbench.spec.case import Case
 
-RESULTS_FILES = ("output", "resume", "file")
 
+def check_outputs(values: Mapping[str, Any], read: Iterable[str] = ()) -> None:
+    """Raise InvalidRequest before measuring where a file could not be written after it, or would be written twice.
 
-def check_outputs(values: Mapping[str, Any]) -> None:
-    """Raise InvalidRequest before measuring where a file could not be written after it, or would be written twice."""
-    check_files([values[option_of(name)] for name in written.known()], [values.get(name) for name in RESULTS_FILES])
+    read: files that were. Raises FileError where a file is there by now, and --overwrite is not given.
+    """
+    exports = [values[option_of(name)] for name in written.known()]
+    held = [*read, values.get("resume")]
+    check_files(exports, held, results=values.get("output"), overwrite=values["overwrite"])
     for name in written.known():
         if values[option_of(name)] is not None:
             written.check(name)
@@ -45,16 +48,33 @@ def check_outputs(values: Mapping[str, Any]) -> None:
         named.check(values["save_as"])
 
 
-def check_files(written: Iterable[str | None], others: Iterable[str | None] = ()) -> None:
-    """The same of any files. others: those that are read, or written by somebody else; None is not asked for."""
-    exports = [path for path in written if path is not None]
-    uses = Counter(_whole(path) for path in [*exports, *others] if path is not None)
-    for path in exports:
+def check_files(
+    written: Iterable[str | None], read: Iterable[str | None] = (), *, overwrite: bool, results: str | None = None
+) -> None:
+    """The same of any files, of which None is not asked for. results: the results file, which is written, too."""
+    new = [path for path in (*written, results) if path is not None]
+    uses = Counter(_whole(path) for path in [*new, *read] if path is not None)
+    for path in new:
         if uses[_whole(path)] > 1:
             raise InvalidRequest(f"{'stdout' if path == '-' else path}: asked to hold two things, and holds one")
-        reason = None if path == "-" else outputs.unwritable(path)
-        if reason is not None:
-            raise InvalidRequest(f"{path}: {reason}")
+        if path != "-":
+            check_file(path, overwrite=overwrite, is_results=path == results)
+
+
+def check_file(path: str, *, overwrite: bool, is_results: bool = False) -> None:
+    """Raises InvalidRequest where nothing can be written there, or what is there would be lost."""
+    if reason := outputs.unwritable(path):
+        raise InvalidRequest(f"{path}: {reason}")
+    if is_results and os.path.lexists(path) and not outputs.is_file(path):
+        raise FileError(f"{path}: no regular file, and a results file is added to and read back: --json writes there")
+    if outputs.is_file(path) and not overwrite:
+        options = click.get_current_context().command.params
+        go_on = f"add to it with --resume {path}, or " if is_results and _has(options, "resume") else ""
+        raise FileError(f"{path}: exists; {go_on}replace it with --overwrite")
+
+
+def _has(options: Iterable[click.Parameter], name: str) -> bool:
+    return any(each.name == name for each in options)
 
 
 def _whole(path: str) -> str:

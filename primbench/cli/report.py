@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
@@ -10,12 +9,12 @@ import click
 from primbench.baselines.roof import roof_of
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
-from primbench.cli.options import GroupedCommand, grouped, is_default
+from primbench.cli.options import GroupedCommand, grouped, overwrite_option
 from primbench.cli.outputs import check_files, say_unknown, write
 from primbench.compare.pairs import compare, compare_runs
 from primbench.compare.runs import side_of
 from primbench.compare.sides import sides_of
-from primbench.errors import FileError, InvalidRequest
+from primbench.errors import InvalidRequest
 from primbench.experiments import ablation
 from primbench.report import html, page
 from primbench.report.plain import printable
@@ -29,13 +28,11 @@ if TYPE_CHECKING:
     from primbench.results.file import Results
 
 
-def _report(files: tuple[str, ...], baseline: str | None, page_path: str) -> None:
-    if is_default("page_path") and os.path.lexists(page_path):
-        raise FileError(f"{page_path}: exists: name it by -o to write it anew, or another file")
-    check_files([page_path], files)
+def _report(files: tuple[str, ...], baseline: str | None, page_path: str, *, overwrite: bool) -> None:
     if baseline is not None and len(files) > 1:
         raise InvalidRequest("--baseline and several files: the first file is the baseline")
     held = [_read(file) for file in files]
+    check_files([page_path], files, overwrite=overwrite)
     say_unknown(*held)
     write(page_path, html.write(_page(files, held, baseline)))
     if page_path != "-":
@@ -87,6 +84,7 @@ command = GroupedCommand(
                 help="The arm that others are set against. Default: the study's first."),
         grouped("Output", "-o", "--output", "page_path", type=FILE, metavar="FILE.html", default="report.html",
                 show_default=True, help="Write the page here; - is stdout."),
+        overwrite_option(),
     ],
     help="Make one HTML page of what a results file holds, or of what others differ in from the first: the answer, "
          "pictures with all their numbers, what differs between the places, and how to do it again.\n\n"

@@ -11,11 +11,12 @@ import click
 from msgspec.structs import asdict, replace
 
 from primbench.cli.echo import say
-from primbench.cli.options import kernels_options
+from primbench.cli.options import kernels_options, option_of
 from primbench.environment.difference import machine_changes
 from primbench.environment.fingerprint import collect
 from primbench.errors import InvalidRequest
 from primbench.registry import named_files
+from primbench.report import written
 from primbench.report.environment import shown
 from primbench.results import file as results_file
 from primbench.results.writer import Writer
@@ -119,19 +120,25 @@ def going_on(found: Results, values: Mapping[str, Any]) -> str:
     if path is None or not any(parameter.name == "resume" for parameter in context.command.params):
         return ""
     if found.header.study is None:
-        words = _resuming(sys.argv[1:], path)
+        words = [*_resuming(sys.argv[1:]), *_replacing(values), "--resume", path]
     else:
         name = "ablate" if context.info_name == "ablate" else "study"
         words = [*kernels_options(named_files()), name, "--resume", path]
     return shlex.join(["primbench", *words])
 
 
-def _resuming(words: Sequence[str], path: str) -> list[str]:
-    """A command's words with --resume in place of what began the file, which keeps its labels."""
+def _replacing(values: Mapping[str, Any]) -> list[str]:
+    """The exports that are there by then are written anew."""
+    is_there = any(values[option_of(name)] not in (None, "-") for name in written.known())
+    return ["--overwrite"] if is_there and not values["overwrite"] else []
+
+
+def _resuming(words: Sequence[str]) -> list[str]:
+    """A command's words without what began the file, which keeps its labels."""
     kept, rest = [], iter(words)
     for word in rest:
         if word in OF_NEW_FILES:
             next(rest, None)
         elif not word.startswith(("-o", *(f"{each}=" for each in OF_NEW_FILES))):
             kept.append(word)
-    return [*kept, "--resume", path]
+    return kept

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def _show(file: str, **values: Any) -> None:
-    check_outputs({**values, "file": file})
     if is_kept(Path(file)):
         _show_watched(file, values)
         return
     results = results_file.read(file)
     if not results.records:
         raise FileError(f"{file}: holds no records: the run ended before its first case did")
+    check_outputs(values, [file])
     say_unknown(results)
     records = results.latest()
     if values["only"]:

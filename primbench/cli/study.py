@@ -124,7 +124,7 @@ def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show
     say_of_trace(study.cases, asked=values["trace"])
     if not values["quiet"]:
         say_how_long(study.cases, max(0, pairs - whole) * len(study.arms))
-    with writing(values["output"], begun, found.header) as writer:
+    with writing(values, begun, found.header) as writer:
         ended = run_cases(lines, total, session, writer=writer, found=found, values=values)
     comparison = _compared(study, found)
     show(found, comparison, values, gate if ended is None else Gate("never"))

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE, TIMEOUT
+from primbench.cli.options import overwrites
 from primbench.cli.processes import processes_of
 from primbench.errors import INTERRUPTED, InvalidRequest
 
@@ -40,6 +41,7 @@ Exit status: 0 whatever is found, 2 where there is no such job, 130 when interru
 """
 
 
+@overwrites
 @click.command("watch", help=HELP)
 @click.argument("job", metavar="PID|CONTAINER|slurm:JOB")
 @click.option(
@@ -66,14 +68,14 @@ Exit status: 0 whatever is found, 2 where there is no such job, 130 when interru
     metavar="FILE",
     help="Write the counters in Prometheus' text format, anew each second, so that a reader sees whole files only.",
 )
-def command(*, job: str, lasting_s: float, json_path: str | None, prometheus_path: str | None) -> None:
+def command(*, job: str, lasting_s: float, json_path: str | None, prometheus_path: str | None, overwrite: bool) -> None:
     from primbench.cli.outputs import check_files
     from primbench.watching.watch import Watch
 
     if prometheus_path == "-":
         raise InvalidRequest("--prometheus -: a file that is written anew each second cannot be stdout")
-    check_files([json_path, prometheus_path])
     pids, others = processes_of(job)
+    check_files([json_path, prometheus_path], overwrite=overwrite)
     watch = Watch(pids, lasting_s, others=others)
     with _opened(json_path) as write:
         interrupted = _follow(watch, write, prometheus_path, on_stdout=json_path == "-")

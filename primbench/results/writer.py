@@ -16,6 +16,7 @@ from primbench.registry import named_files
 from primbench.results.file import Results, encode
 from primbench.results.record import SCHEMA_VERSION, Header, Line, Record, Worker
 from primbench.spec.confidential import HIDDEN, hidden, is_secret
+from primbench.system import outputs
 from primbench.system.files import utf8
 from primbench.system.jsonlines import MAX_LINE_BYTES, decompress, is_compressed
 from primbench.system.locks import holder, lock
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 class Writer:
     """Appends lines to a results file, as they come, and leaves only whole lines behind. The file is its alone."""
 
-    def __init__(self, path: str | os.PathLike[str], header: Header | None) -> None:
-        """header: of a file to make; None adds to the one that is there.
+    def __init__(self, path: str | os.PathLike[str], header: Header | None, *, overwrite: bool = False) -> None:
+        """header: of a file to make; None adds to the one that is there. overwrite: a regular file is removed first.
 
         Raises FileError where the file to make exists or cannot be made, or the other is compressed, cannot be
         written, or is written to by another process; OutputError where not even the header fits, and then leaves no
@@ -42,17 +43,23 @@ class Writer:
         self.path = Path(path)
         if header is None and is_compressed(self.path):
             raise FileError(f"{path}: is compressed, and cannot be added to: {decompress(self.path)}, and resume that")
-        flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if header else 0)
-        try:
-            self._file = os.open(path, flags, 0o666)
-        except FileExistsError:
-            raise FileError(f"{path}: exists; name another file") from None
-        except OSError as error:
-            raise FileError(f"{path}: {error.strerror}") from None
-        self._hold()
+        if header is not None and overwrite and outputs.is_file(self.path):
+            self._open(os.O_WRONLY)  # another process may write to it
+            os.unlink(self.path)
+            self.close()
+        self._open(os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if header else 0))
         self._size_bytes = os.fstat(self._file).st_size
         if header is not None:
             self._begin(header)
+
+    def _open(self, flags: int) -> None:
+        try:
+            self._file = os.open(self.path, flags, 0o666)
+        except FileExistsError:
+            raise FileError(f"{self.path}: exists; name another file") from None
+        except OSError as error:
+            raise FileError(f"{self.path}: {error.strerror}") from None
+        self._hold()
 
     def _hold(self) -> None:
         try:

@@ -46,6 +46,16 @@ def unwritable(path: str | os.PathLike[str]) -> str | None:
     return _denied(name, os.W_OK) or in_folder
 
 
+def is_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a regular file has that name: no stream of this process, device or pipe, and no link, has one to lose."""
+    if _stream(path) is not None:
+        return False
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
 def _denied(path: Path, access: int) -> str | None:
     return None if os.access(path, access) else "no permission to write it"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -101,13 +101,10 @@ def _kept_in(
         with closing(Writer(path, None)) as writer:
             yield writer, _held(path)
     else:
-        if overwrite:
-            with suppress(FileNotFoundError):
-                os.unlink(path)
-        elif os.path.lexists(path):
+        if os.path.lexists(path) and not overwrite:
             raise FileError(f"{path}: exists; add to it with resume=True, begin anew with overwrite=True")
         found = _nothing()
-        with closing(Writer(path, found.header)) as writer:
+        with closing(Writer(path, found.header, overwrite=overwrite)) as writer:
             yield writer, found
 
 

@@ -349,7 +349,7 @@ def test_output_leaves_an_existing_file_alone(run: Run) -> None:
     run.file.write_bytes(b"\x00 precious \xff")
     code, out, err = run.complete(*faults("none"), "-o", str(run.file))
     assert (2, "") == (code, out)
-    assert f"Error: {run.file}: exists; add to it with --resume {run.file}, or name another file\n" == err
+    assert f"Error: {run.file}: exists; add to it with --resume {run.file}, or replace it with --overwrite\n" == err
     assert b"\x00 precious \xff" == run.file.read_bytes()
 
 

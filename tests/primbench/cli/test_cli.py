@@ -163,9 +163,10 @@ def test_of_an_export_that_does_not_fit_nothing_is_left(tmp_path: Path) -> None:
     new, old = tmp_path / "new.json", tmp_path / "old.json"
     old.write_text("x")
     for path in (new, old):
-        found = shell(f"ulimit -f 1; {PROGRAM} env --json {path}")
+        found = shell(f"ulimit -f 1; {PROGRAM} env --json {path} --overwrite")
         assert (1, f"Error: {path}: File too large\n") == (found.returncode, found.stderr)
-    assert [] == list(tmp_path.iterdir())
+    assert [old] == list(tmp_path.iterdir())
+    assert "x" == old.read_text()
 
 
 def test_ctrl_c_while_starting_is_one_line(tmp_path: Path) -> None:

@@ -106,5 +106,6 @@ def test_requests_that_mean_nothing(refusal: Callable[..., str], measured: tuple
     assert "--batch-size: of model:NAME" in refusal("capture", script, "-o", step, "--batch-size", 2)
     assert "are for scripts" in refusal("capture", "model:mnist_cnn", "-o", step, "--step", 3)
     assert "network='none'" in refusal("capture", "model:none", "-o", step)
-    assert "exists" in refusal("capture", script, "-o", script)
+    assert "asked to hold two things" in refusal("capture", script, "-o", script)
+    assert "exists; replace it with --overwrite" in refusal("capture", script, "-o", tmp_path / "1.toml")
     assert not step.exists()

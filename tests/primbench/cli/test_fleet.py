@@ -108,7 +108,7 @@ def test_a_node_alone_says_so(invoke: Callable[..., Result], tmp_path: Path) -> 
     assert ", 1 of 1, which no launcher started with others; once all have ended: " in result.stderr
     again = invoke(*TINY, "--dry-run", "--fleet", folder)
     assert (2, "") == (again.exit_code, again.stdout)
-    assert "exists: name another folder for another run, or remove it to measure this node again" in again.stderr
+    assert "exists; name another folder, or measure this node again with --overwrite" in again.stderr
 
 
 @pytest.mark.parametrize("more", [("--output", "x.jsonl"), ("--csv", "-"), ("--resume", "x.jsonl"), ("--save-as", "x")])

@@ -102,7 +102,7 @@ def test_where_binding_is_denied_memory_follows_the_thread() -> None:
 def test_results_file_that_is_there_is_left_alone(refusal: Callable[..., str], tmp_path: Path) -> None:
     path = tmp_path / "raw.jsonl"
     path.write_text("kept")
-    assert f"{path}: exists; name another file" == refusal("numa", "--device", "cpu", "-o", path)
+    assert f"{path}: exists; replace it with --overwrite" == refusal("numa", "--device", "cpu", "-o", path)
     assert "a.csv: -o writes a results file, as a.jsonl (see" in refusal("numa", "-o", "a.csv")
     assert "kept" == path.read_text()
 

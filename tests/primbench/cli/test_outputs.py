@@ -65,7 +65,7 @@ REFUSED = [
     (["--csv", "missing/x.csv"], "missing/x.csv: there is no folder missing"),
     (["--markdown", "."], ".: is a folder"),
     (["-o", "."], ".: is a folder"),
-    (["-o", "missing/x.jsonl"], "missing/x.jsonl: No such file or directory"),
+    (["-o", "missing/x.jsonl"], "missing/x.jsonl: there is no folder missing"),
     (["--resume", "missing.jsonl"], "missing.jsonl: No such file or directory"),
     (["-o", "one", "--resume", "two"], "--output and --resume: one file, --resume goes on writing to it"),
     (["--resume", "two", "--label", "a=b"], "--label and --resume: two keeps the labels it was begun with"),
@@ -83,6 +83,95 @@ def test_output_that_cannot_be_written_is_refused_and_nothing_is_made(
     monkeypatch.chdir(tmp_path)
     assert reason == refusal(*DRY, *arguments)
     assert [] == list(tmp_path.iterdir())
+
+
+WRITING = [
+    (*DRY, "--csv", "there"),
+    (*DRY, "-o", "there.jsonl"),
+    ("run", "own.toml", "--dry-run", "--no-check", "--json", "there"),
+    ("show", "held.jsonl", "--markdown", "there"),
+    ("compare", "held.jsonl", "other.jsonl", "--fail-on", "never", "--csv", "there"),
+    ("report", "held.jsonl", "-o", "there"),
+    ("report", "held.jsonl"),
+    ("fleet", "nodes", "--json", "there"),
+    ("env", "--json", "there"),
+    ("env", "diff", "held.jsonl", "held.jsonl", "--json", "there"),
+    ("topo", "--svg", "there"),
+    ("doctor", "--json", "there"),
+    ("watch", "PID", "--for", "100ms", "-o", "there"),
+    ("watch", "PID", "--for", "100ms", "--prometheus", "there"),
+]
+"""Commands that write a file, the name of which is the last word, or its default."""
+
+
+@pytest.fixture
+def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: tuple[Path, Result]) -> None:
+    """The working folder has what the commands read."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nodes").mkdir()
+    for name in ("held.jsonl", "other.jsonl", "nodes/n1-0.jsonl"):
+        (tmp_path / name).write_bytes(measured[0].read_bytes())
+    (tmp_path / "own.toml").write_text("gemm = [{m = 2, n = 3, k = 4}]")
+
+
+@pytest.mark.parametrize("words", WRITING, ids=" ".join)
+@pytest.mark.usefixtures("inputs")
+def test_a_file_that_exists_is_replaced_by_overwrite_alone(
+    words: tuple[str, ...], invoke: Callable[..., Result], refusal: Callable[..., str]
+) -> None:
+    words = tuple(word.replace("PID", str(os.getpid())) for word in words)
+    there = Path("report.html" if words == ("report", "held.jsonl") else words[-1])
+    there.write_text("mine")
+    resumes = f"add to it with --resume {there}, or " if words[-2] == "-o" and words[0] == "gemm" else ""
+    assert f"{there}: exists; {resumes}replace it with --overwrite" == refusal(*words)
+    assert "mine" == there.read_text()
+    done = invoke(*words, "--overwrite")
+    assert done.exit_code in (0, 1), done.output
+    assert "Error" not in done.stderr
+    assert there.read_text() not in ("mine", "")
+    assert [] == [name for name in os.listdir() if name.startswith(".primbench-")]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", "missing.jsonl", "--csv", "there"),
+        ("compare", "missing.jsonl", "held.jsonl", "--csv", "there"),
+        ("report", "missing.jsonl", "-o", "there"),
+        ("explain", "missing.jsonl", "--csv", "there"),
+        ("fleet", "missing", "--csv", "there"),
+        ("env", "diff", "missing.jsonl", "held.jsonl", "--json", "there"),
+        ("doctor", "--against", "missing.jsonl", "--json", "there"),
+        ("capture", "missing.py", "-o", "there"),
+        ("run", "missing.toml", "-o", "there.jsonl"),
+        (*DRY, "--resume", "missing.jsonl", "--csv", "there"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.usefixtures("inputs")
+def test_what_is_missing_is_said_before_what_exists(words: tuple[str, ...], refusal: Callable[..., str]) -> None:
+    Path(words[-1]).write_text("mine")
+    assert "missing" in refusal(*words)
+    assert "mine" == Path(words[-1]).read_text()
+
+
+@pytest.mark.usefixtures("inputs")
+def test_devices_and_pipes_are_written_without_overwrite(invoke: Callable[..., Result]) -> None:
+    assert 0 == invoke("show", "held.jsonl", "--csv", "/dev/null").exit_code
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert 0 == invoke("topo", "--json", "pipe").exit_code
+        assert os.read(reader, 1) == b"{"
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.usefixtures("inputs")
+def test_results_go_to_no_device(refusal: Callable[..., str]) -> None:
+    reason = "no regular file, and a results file is added to and read back: --json writes there"
+    assert f"/dev/null: {reason}" == refusal(*DRY, "-o", "/dev/null")
+    assert f"/dev/stdout: {reason}" == refusal(*DRY, "-o", "/dev/stdout")
 
 
 def test_in_a_folder_that_is_gone_no_file_can_be_named(

@@ -307,5 +307,5 @@ def test_nothing_is_overwritten_that_was_not_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "report.html").write_text("somebody's")
-    assert "report.html: exists: name it by -o to write it anew, or another file" == refusal("report", measured[0])
+    assert "report.html: exists; replace it with --overwrite" == refusal("report", measured[0])
     assert "somebody's" == (tmp_path / "report.html").read_text()
