@@ -113,4 +113,4 @@ def median_s(records: Sequence[Record], of: Callable[[Measurement], Samples | No
 
 def disturbances(records: Iterable[Record]) -> list[str]:
     """What disturbed a case in any process, each once."""
-    return list(dict.fromkeys(each for record in records for each in record.disturbances))
+    return list(dict.fromkeys(each for record in records for each in record.disturbed_by))

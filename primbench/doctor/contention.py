@@ -9,6 +9,7 @@ import msgspec
 
 from primbench.measurement.readings import GpuProcess
 from primbench.system.cgroups import folders_of
+from primbench.system.cpu_time import spent
 from primbench.system.files import attempt
 from primbench.system.gpu_processes import devices_of, processes_on
 from primbench.system.pressure import cpu_pressure, group_pressure
@@ -60,11 +61,5 @@ def _is_of(root: Path, number: int, pid: int) -> bool:
 
 
 def _stolen_fraction(root: Path) -> float:
-    """proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; guests' time is in the first two already."""
-    path = root / "proc/stat"
-    with path.open() as lines:
-        name, *fields = lines.readline().split() or [""]
-    ticks = [int(field) for field in fields[:8]]
-    if name != "cpu" or len(ticks) < 8 or not sum(ticks):
-        raise ValueError(f"{path} counts no CPU time")
-    return ticks[7] / sum(ticks)
+    together = spent(root)["cpu"]
+    return together.stolen_s / together.all_s

@@ -101,7 +101,7 @@ def _cell(axes: Axes, cpu_node: int, memory_node: int | None, records: Sequence[
         median_s=_median(times_s.values()),
         bytes_per_s=_median(map(_bytes_per_s, timed)),
         reason="; ".join(dict.fromkeys(reasons)) or None,
-        disturbed={record.case.process: record.disturbances for record in timed if record.disturbances},
+        disturbed={record.case.process: record.disturbed_by for record in timed if record.disturbances},
     )
 
 

@@ -71,6 +71,8 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True):
     duration; quota_periods, throttled_periods: those that there were, and those in which it was held back.
     slow_cpus: those on which its busy threads were seen, before or after, that are of a slower kind than others that it
     may run on.
+    others_s: CPU time that other programs took of the CPUs that it may run on, and of others of the same cores, which
+    are ``cpus`` in number; stolen_s: that the hypervisor took of them while they had work. Both added up over these.
     """
 
     duration_s: Time
@@ -83,6 +85,9 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True):
     quota_periods: Whole | None = None
     throttled_periods: Whole | None = None
     slow_cpus: list[Whole] | None = None
+    others_s: Seconds | None = None
+    stolen_s: Seconds | None = None
+    cpus: Whole | None = None
     missing: dict[str, str] = {}
 
     def share(self, waited_s: float | None) -> float | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from primbench.report import fitting, plain, terminal
 from primbench.report.columns import Column, Noise, columns_of
 from primbench.report.line import line_notes
+from primbench.results.cpu_speed import SLOWED, speed
 from primbench.results.disturbances import ORDINARY_REASONS
 from primbench.results.metrics import COLUMNS
 from primbench.results.record import Record, Worker, model_of, thread_lacks
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 
     from primbench.baselines.yardstick import Yardstick
     from primbench.measurement import Measurement
+    from primbench.results.disturbances import Disturbance
     from primbench.spec.case import Case
 
 _CITING = re.compile("(! )?rows? [0-9]")
 MOST_DISTURBANCES = 5  # a line each, below the table
+SLOWED_FRACTION = 0.25  # share of samples from which on their median moves
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,13 @@ def _place(worker: Worker) -> str:
 
 
 def _notes(records: list[Record]) -> list[str]:
-    return [*_disturbance_notes(records), *_noise_notes(records), *_clock_notes(records), *_trace_notes(records)]
+    return [
+        *_disturbance_notes(records),
+        *_noise_notes(records),
+        *_speed_notes(records),
+        *_clock_notes(records),
+        *_trace_notes(records),
+    ]
 
 
 def _noise_notes(records: list[Record]) -> list[str]:
@@ -165,6 +174,19 @@ def _noise_notes(records: list[Record]) -> list[str]:
     limit = format_percent(noisy[0].case.method.max_noise)
     return [
         f"* the median is known no better than this, --max-noise asked {limit}: raise --max-time, quiet the machine"
+    ]
+
+
+def _speed_notes(records: list[Record]) -> list[str]:
+    """Whether the CPU was slow now and then, of all rows together: no counter shows it, so it is no mark of a row."""
+    timed = [(each.measurement.batch_s or each.measurement.enqueue_s) for each in records if each.measurement]
+    loops = [(len(each.loops_s), found) for each in timed if each and (found := speed([s for _, s in each.loops_s]))]
+    slowed = sum(count * found.slowed_fraction for count, found in loops) / max(1, sum(count for count, _ in loops))
+    if slowed <= SLOWED_FRACTION:
+        return []
+    return [
+        f"the CPU was slow beside {format_percent(slowed)} of all samples: a loop of Python took over "
+        f"{format_percent(SLOWED - 1)} longer than at its quickest, which times of the host have in them"
     ]
 
 
@@ -201,16 +223,24 @@ def _placement_notes(records: list[Record], workers: list[Worker]) -> list[str]:
 
 
 def _disturbance_notes(records: list[Record]) -> list[str]:
-    """Each disturbance once, with the rows it was seen in, counted from 1."""
-    rows: dict[str, list[int]] = {}
+    """A line for each kind of disturbance, with the rows it was seen in, counted from 1, and the worst of them."""
+    kinds: dict[str, list[tuple[int, Disturbance]]] = {}
     for number, record in enumerate(records, 1):
         for disturbance in record.disturbances:
-            rows.setdefault(disturbance, []).append(number)
-    notes = [f"! {_rows(numbers, len(records))}: {disturbance}" for disturbance, numbers in rows.items()]
+            kinds.setdefault(disturbance.kind, []).append((number, disturbance))
+    notes = [f"! {_seen_in(seen, len(records))}" for seen in kinds.values()]
     if len(notes) > MOST_DISTURBANCES:
         more = f"! and {len(notes) - MOST_DISTURBANCES} more: --csv has all, in its column `disturbed`"
         notes[MOST_DISTURBANCES:] = [more]
     return notes
+
+
+def _seen_in(seen: Sequence[tuple[int, Disturbance]], of: int) -> str:
+    """Of one kind: by row, what it was there."""
+    rows = _rows([number for number, _ in seen], of)
+    number, worst = max(seen, key=lambda each: each[1].amount)
+    is_alike = len({each.words for _, each in seen}) == 1
+    return f"{rows}: {worst.words}{'' if is_alike else f' in row {number}, less in others'}"
 
 
 def _rows(numbers: list[int], of: int) -> str:

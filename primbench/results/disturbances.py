@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from primbench.results.cpu_speed import speed
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_percent, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.measurement import Measurement, Samples
+    from primbench.measurement import Measurement
     from primbench.measurement.readings import DataReading, GpuProcess, GpuReading, HostReading, Pages
 
 # A quiet machine shows 1 %. One who waits for 5 % of the time gets means that are as much too long, which is the
@@ -20,7 +19,8 @@ WAITED_FRACTION = 0.05
 # Of CPU time. Two programs that share a CPU take turns every 3 to 10 ms; a quiet machine has ten a second.
 SWITCHES_PER_S = 100
 FEWEST_SWITCHES = 10
-SLOWED_FRACTION = 0.25  # share of samples from which on their median moves
+OTHERS_FRACTION = 0.05  # of the time of its CPUs: a quiet machine of 16 shows 0.1 %, one of 2 up to 4, busy ones half
+LEAST_OTHERS_S = 0.1  # ten ticks of the clock that the kernel counts by, each of which may be on the wrong side
 # The user's settings and the limits of power and voltage that a GPU at work runs into; the table names them on its own.
 ORDINARY_REASONS = frozenset(
     (
@@ -36,13 +36,22 @@ ORDINARY_REASONS = frozenset(
 ORDINARY_POLICY = "power"
 
 
-def disturbances(measurement: Measurement) -> list[str]:
-    """What disturbed a case, a sentence each; none for what could not be seen, nor where nothing was timed."""
+class Disturbance(NamedTuple):
+    """kind: what it is, an id. words: with its amount. amount: more is worse, among those of a kind."""
+
+    kind: str
+    words: str
+    amount: float = 0.0
+
+
+def disturbances(measurement: Measurement) -> list[Disturbance]:
+    """What disturbed a case; none for what could not be seen, nor where nothing was timed."""
     if measurement.main is None:
         return []
+    host = measurement.host
     return [
-        *(_of_host(measurement.host) if measurement.host else ()),
-        *_of_cpu(measurement.batch_s or measurement.enqueue_s, "" if measurement.batch_s else " of enqueue"),
+        *(_of_host(host) if host else ()),
+        *(_of_others(host) if host and measurement.neighbour is None else ()),
         *_beside_the_host(measurement),
     ]
 
@@ -53,7 +62,7 @@ def disturbs_main(measurement: Measurement) -> bool:
     return any(_beside_the_host(measurement) if is_own else disturbances(measurement))
 
 
-def _beside_the_host(measurement: Measurement) -> list[str]:
+def _beside_the_host(measurement: Measurement) -> list[Disturbance]:
     return [
         *(_of_gpu(measurement.gpu) if measurement.gpu else ()),
         *(_of_pages(measurement.pages) if measurement.pages else ()),
@@ -61,50 +70,68 @@ def _beside_the_host(measurement: Measurement) -> list[str]:
     ]
 
 
-def _of_host(host: HostReading) -> Iterator[str]:
+def _of_host(host: HostReading) -> Iterator[Disturbance]:
     """The cause; what only follows from it is left out: who is held back waits, and who waits has been taken off."""
     if host.slow_cpus:
-        yield f"it ran on CPUs {format_cpu_list(host.slow_cpus)}, of a slower kind than others that it may run on"
+        cpus = format_cpu_list(host.slow_cpus)
+        yield Disturbance("slow-cpus", f"it ran on CPUs {cpus}, of a slower kind than others that it may run on")
     if host.throttled_s:
-        yield f"the CPU quota held it back for {format_time(host.throttled_s)} of {format_time(host.duration_s)}"
+        words = f"the CPU quota held it back for {format_time(host.throttled_s)} of {format_time(host.duration_s)}"
+        yield Disturbance("quota", words, host.throttled_s / host.duration_s)
         if host.throttled_s > WAITED_FRACTION * host.duration_s:
             return
     # Pressure is that of the whole machine: other CPUs than ours may be meant.
     waited_s = host.cpu_pressure_some_s if host.waited_s is None else host.waited_s
     if waited_s is not None and waited_s > WAITED_FRACTION * host.duration_s:
-        who = "tasks of this machine" if host.waited_s is None else "it"
-        yield f"{who} waited for a CPU during {format_percent(host.share(waited_s))} of its time"
+        yield from _of_waiting(host, waited_s)
         return
     switches = host.involuntary_switches
     if switches >= FEWEST_SWITCHES and switches > SWITCHES_PER_S * host.cpu_time_s:
-        yield f"it was taken off its CPU {switches} times in {format_time(host.cpu_time_s)} of CPU time"
+        words = f"it was taken off its CPU {switches} times in {format_time(host.cpu_time_s)} of CPU time"
+        yield Disturbance("switches", words, switches)
 
 
-def _of_cpu(samples: Samples | None, of: str) -> Iterator[str]:
-    """How often the CPU was slow, against the quickest loop of these samples: one always slow is not noticed."""
-    found = speed([loop_s for _, loop_s in samples.loops_s]) if samples else None
-    if found and found.slowed_fraction > SLOWED_FRACTION:
-        slowed = format_percent(found.slowed_fraction)
-        yield f"its CPU was slow beside {slowed} of its samples{of}: a shared core, or its clock"
+def _of_waiting(host: HostReading, waited_s: float) -> Iterator[Disturbance]:
+    """None where nobody else ran for half as long: its own threads were in its way. Ticks err by less."""
+    if host.others_s is None or host.others_s + (host.stolen_s or 0.0) >= waited_s / 2:
+        who = "tasks of this machine" if host.waited_s is None else "it"
+        words = f"{who} waited for a CPU during {format_percent(host.share(waited_s))} of its time"
+        yield Disturbance("waited", words, waited_s / host.duration_s)
 
 
-def _of_gpu(gpu: GpuReading) -> Iterator[str]:
+def _of_others(host: HostReading) -> Iterator[Disturbance]:
+    """What had the CPUs that it may run on, and the other halves of their cores, whether it had to wait or not."""
+    if host.others_s is None or host.stolen_s is None or host.cpus is None:
+        return
+    there_s = host.cpus * host.duration_s
+    if host.others_s > max(LEAST_OTHERS_S, OTHERS_FRACTION * there_s):
+        share = host.others_s / there_s
+        of = f"{host.cpus} CPU{'s' * (host.cpus > 1)}"
+        yield Disturbance("others", f"other programs kept {share * host.cpus:.1f} of its {of} busy", share)
+    if host.stolen_s > max(LEAST_OTHERS_S, WAITED_FRACTION * (host.stolen_s + host.cpu_time_s)):
+        share = host.stolen_s / (host.stolen_s + host.cpu_time_s)
+        yield Disturbance("stolen", f"the hypervisor took {format_percent(share)} of its CPU time", share)
+
+
+def _of_gpu(gpu: GpuReading) -> Iterator[Disturbance]:
     for process in gpu.foreign_processes or ():
-        yield _held_by(process)
+        yield Disturbance(f"gpu-process {process.pid}", _held_by(process), process.memory_bytes or 0)
     yield from _of_gpu_clocks(gpu)
     if gpu.pcie_replays:
-        yield f"PCIe replays: {gpu.pcie_replays}"
+        yield Disturbance("pcie-replays", f"PCIe replays: {gpu.pcie_replays}", gpu.pcie_replays)
     if gpu.ecc_errors_uncorrected:
-        yield f"uncorrected ECC errors: {gpu.ecc_errors_uncorrected}"
+        words = f"uncorrected ECC errors: {gpu.ecc_errors_uncorrected}"
+        yield Disturbance("ecc-errors", words, gpu.ecc_errors_uncorrected)
 
 
-def _of_gpu_clocks(gpu: GpuReading) -> Iterator[str]:
-    reasons = [reason for reason in gpu.clocks_event_reasons or () if reason not in ORDINARY_REASONS]
+def _of_gpu_clocks(gpu: GpuReading) -> Iterator[Disturbance]:
+    reasons = [reason for reason in gpu.clocks_event_reasons or [] if reason not in ORDINARY_REASONS]
     if reasons:
-        yield f"clocks held back by: {', '.join(reasons)}"
+        yield Disturbance(f"clocks {reasons}", f"clocks held back by: {', '.join(reasons)}")
     for policy, held_s in (gpu.held_back_s or {}).items():
         if held_s > 0 and policy != ORDINARY_POLICY:
-            yield f"clocks held back for {format_time(held_s)} by policy: {policy}"
+            words = f"clocks held back for {format_time(held_s)} by policy: {policy}"
+            yield Disturbance(f"policy {policy}", words, held_s)
 
 
 def _held_by(process: GpuProcess) -> str:
@@ -113,23 +140,23 @@ def _held_by(process: GpuProcess) -> str:
     return f"{who} held the GPU, too{memory}"
 
 
-def _of_pages(pages: Pages) -> Iterator[str]:
+def _of_pages(pages: Pages) -> Iterator[Disturbance]:
     if not pages.misplaced:
         return
     all_pages = sum(pages.by_node.values())
     elsewhere = {node: count for node, count in sorted(pages.by_node.items()) if node not in pages.asked and count}
-    if not elsewhere:
-        asked = format_cpu_list(pages.asked)
-        if len(pages.asked) == 1:
-            yield f"its pages were not all on node {asked}, asked for, before it was timed"
-        else:  # or the source is where the destination was to be
-            yield f"its pages were not each on the one of nodes {asked} that was asked for"
-        return
+    asked = format_cpu_list(pages.asked)
     shares = ", ".join(f"{format_percent(count / all_pages)} on node {node}" for node, count in elsewhere.items())
-    yield f"of its pages {shares}, asked for {format_cpu_list(pages.asked)}"
+    if elsewhere:
+        yield Disturbance(f"pages {asked}", f"of its pages {shares}, asked for {asked}", sum(elsewhere.values()))
+    elif len(pages.asked) == 1:
+        yield Disturbance(f"pages {asked}", f"its pages were not all on node {asked}, asked for, before it was timed")
+    else:  # or the source is where the destination was to be
+        yield Disturbance(f"pages {asked}", f"its pages were not each on the one of nodes {asked} that was asked for")
 
 
-def _of_data(data: DataReading) -> Iterator[str]:
+def _of_data(data: DataReading) -> Iterator[Disturbance]:
     if data.bad_examples:
         count = f"{data.bad_examples} of {data.examples}"
-        yield f"others stood in for {count} examples, which are bad, such as {data.bad[0]}"
+        words = f"others stood in for {count} examples, which are bad, such as {data.bad[0]}"
+        yield Disturbance("bad-examples", words, data.bad_examples)

@@ -20,7 +20,7 @@ from primbench.measurement import Measurement, notebook
 from primbench.numa.placement import EffectivePlacement
 from primbench.quantities import Time, Whole
 from primbench.registry import problem_class
-from primbench.results.disturbances import disturbances
+from primbench.results.disturbances import Disturbance, disturbances
 from primbench.spec.arm import Arm
 from primbench.spec.captured import Captured
 from primbench.spec.case import Case
@@ -56,9 +56,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="ki
     later: Later | None = None
 
     @cached_property  # tables and exports ask for it again and again
-    def disturbances(self) -> list[str]:
-        """What disturbed the case, in words; none where nothing was timed."""
+    def disturbances(self) -> list[Disturbance]:
+        """What disturbed the case; none where nothing was timed."""
         return disturbances(self.measurement) if self.measurement else []
+
+    @property
+    def disturbed_by(self) -> list[str]:
+        """The same in words."""
+        return [each.words for each in self.disturbances]
 
     @property
     def cache(self) -> Literal["hot", "cold"]:
@@ -77,7 +82,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="ki
         """Words of HEADINGS."""
         main = self.measurement.main if self.measurement else None
         noise = main.noise if main else None
-        return name_of(self.case), self._outcome(), format_percent(noise), "; ".join(self.disturbances)
+        return (
+            name_of(self.case),
+            self._outcome(),
+            format_percent(noise),
+            "; ".join(self.disturbed_by),
+        )
 
     def _outcome(self) -> str:
         main = self.measurement.main if self.measurement else None

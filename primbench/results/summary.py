@@ -49,7 +49,7 @@ def flat(record: Record) -> dict[str, object]:
         | figures_of(record)
         | {
             "noise_fraction": main.noise if main else None,
-            "disturbed": "; ".join(record.disturbances) if main else None,
+            "disturbed": "; ".join(record.disturbed_by) if main else None,
             "flop": measured.flop,
             "flop_per_s": measured.flop_per_s,
             "bytes_moved": measured.bytes_moved,

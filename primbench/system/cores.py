@@ -61,15 +61,15 @@ def packages(root: Path) -> list[Package]:
     folder = root / "sys/devices/system/cpu"
     found: dict[int | None, set[tuple[int, ...]]] = {}
     for cpu in read_cpu_list(folder / "online"):
-        path = folder / f"cpu{cpu}/topology"
-        number = read_number(path / "physical_package_id")
-        found.setdefault(number if number >= 0 else None, set()).add(_siblings(path))
+        number = read_number(folder / f"cpu{cpu}/topology/physical_package_id")
+        found.setdefault(number if number >= 0 else None, set()).add(siblings(root, cpu))
     numbered = sorted(found.items(), key=lambda item: (item[0] is None, item[0] or 0))
     return [Package(id=number, cores=sorted(map(list, cores))) for number, cores in numbered]
 
 
-def _siblings(path: Path) -> tuple[int, ...]:
-    """The CPUs of one core. Linux before 5.3 has the older name alone."""
+def siblings(root: Path, cpu: int) -> tuple[int, ...]:
+    """The CPUs of the core that a CPU is of. Linux before 5.3 has the older name alone. Raises OSError, ValueError."""
+    path = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
     newer = path / "core_cpus_list"
     cpus = read_cpu_list(newer if newer.exists() else path / "thread_siblings_list")
     if not cpus:

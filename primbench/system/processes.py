@@ -93,6 +93,19 @@ def ancestors(root: Path, pid: int) -> Iterator[int]:
         yield pid
 
 
+def children(folder: Path) -> Iterator[int]:
+    """Those of a process, all its threads together. Raises FileNotFoundError where the kernel does not list them.
+
+    folder: its own in /proc, by its number.
+    """
+    for thread in os.listdir(folder / "task"):
+        try:
+            yield from map(int, (folder / "task" / thread / "children").read_text().split())
+        except FileNotFoundError:
+            if thread == folder.name:  # the first one is there as long as the process is
+                raise
+
+
 def words_for(pid: int) -> str:
     return f"process {pid}" if pid else "this process"
 

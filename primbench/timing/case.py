@@ -165,7 +165,7 @@ def _measured(
     with garbage_kept(), pace.in_place(calls, backend.device):
         timed = timed_by(timer, problem, steps[0], method, pace) if timer else Measurement()
     turned = pace.turns()
-    host = host_counters.since(before, turned)
+    host = host_counters.since(before, turned, is_alone=isinstance(case, Alone))
     seen, why_no_pages = pages.pages_since(host_pages)
     phases.end("timing")
     if error is not None and not method.dry_run and (again := case.check_again(steps[0])) is not None:

@@ -20,6 +20,8 @@ from primbench.system.cores import CpuKind, cpu_kinds, slower_cpus
 from primbench.system.files import attempt, whole_number
 from primbench.system.pressure import cpu_pressure
 from primbench.system.processes import fields_of_stat, folder_of, quick_text
+from primbench.timing.machine_load import Load
+from primbench.timing.machine_load import read as read_load
 
 _Number = TypeVar("_Number", int, float)
 
@@ -62,7 +64,8 @@ class Thread(NamedTuple):
 class HostCounters(msgspec.Struct, frozen=True, kw_only=True):
     """Counters at one moment; only the differences that ``since`` makes of them mean anything.
 
-    threads: by number. throttling: by cpu.stat file, of this process's own control group and those above it.
+    threads: by number. throttling: by cpu.stat file, of this process's own control group and those above it. load: of
+    the CPUs that it may run on.
     """
 
     root: Path
@@ -73,6 +76,7 @@ class HostCounters(msgspec.Struct, frozen=True, kw_only=True):
     cpu_pressure_some_s: float | None
     threads: dict[str, Thread] | None
     throttling: dict[str, Throttling] | None
+    load: Load | None
     missing: dict[str, str]
 
 
@@ -92,12 +96,13 @@ def start(root: Path = Path("/")) -> HostCounters:
         cpu_pressure_some_s=pressure_s,
         threads=threads,
         throttling=throttling,
+        load=attempt(missing, "others_s", lambda: read_load(root)),
         missing=missing,
     )
 
 
-def since(before: HostCounters, turns: Turns | None = None) -> HostReading:
-    """The differences from ``before`` until now. turns: those meanwhile.
+def since(before: HostCounters, turns: Turns | None = None, *, is_alone: bool = True) -> HostReading:
+    """The differences from ``before`` until now. turns: those meanwhile. is_alone: no other ranks took part.
 
     Of control groups the one counts that was held back most. waited_s counts the threads that are there now.
     """
@@ -115,6 +120,7 @@ def since(before: HostCounters, turns: Turns | None = None) -> HostReading:
     else:
         missing["slow_cpus"] = missing["waited_s"]
     throttled = _held_back_most(before, now, missing)
+    load = _load(before, now, missing, is_alone=is_alone and turns is None)
     return HostReading(
         duration_s=duration_s,
         cpu_time_s=now.cpu_time_s - before.cpu_time_s,
@@ -126,8 +132,24 @@ def since(before: HostCounters, turns: Turns | None = None) -> HostReading:
         quota_periods=throttled and throttled.periods,
         throttled_periods=throttled and throttled.throttled_periods,
         slow_cpus=slow,
+        others_s=load and load.others_s,
+        stolen_s=load and load.stolen_s,
+        cpus=load and len(load.cpus),
         missing=missing,
     )
+
+
+def _load(before: HostCounters, now: HostCounters, missing: dict[str, str], *, is_alone: bool) -> Load | None:
+    """None where it is not known, with the reason for each field that is made of it."""
+    then, here = before.load, now.load
+    found = attempt(missing, "others_s", lambda: here.since(then)) if is_alone and then and here else None
+    if not is_alone:
+        missing["others_s"] = (
+            "other processes of this measurement were at work as well, and the kernel counts all of them"
+        )
+    if found is None:
+        missing |= dict.fromkeys(("stolen_s", "cpus"), missing["others_s"])
+    return found
 
 
 def _longest_wait_s(before: dict[str, Thread], now: dict[str, Thread], turns: Turns | None) -> float:

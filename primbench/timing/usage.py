@@ -16,6 +16,7 @@ from primbench.system.files import attempt, labelled_bytes, read_number
 from primbench.system.gpu_processes import processes_on
 from primbench.system.memory import group_usage
 from primbench.system.nvml import ask, find, read_fields
+from primbench.system.processes import children
 from primbench.timing.gpu_counters import clock_hz, held_back_s, unlisted
 
 if TYPE_CHECKING:
@@ -80,21 +81,11 @@ def _of_each(pid: int, root: Path, read: Callable[[Path], T]) -> list[T]:
             if memory == of_parent:  # vfork(2): until it starts its program it has no memory but its parent's
                 continue
             found.append(read(folder))
-            waiting += [(child, memory) for child in _children(folder) if child != os.getpid()]
+            waiting += [(child, memory) for child in children(folder) if child != os.getpid()]
         except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
             if each == pid:
                 raise
     return found
-
-
-def _children(folder: Path) -> Iterator[int]:
-    """Those of a process, all its threads together. Raises FileNotFoundError where the kernel does not list them."""
-    for thread in os.listdir(folder / "task"):
-        try:
-            yield from map(int, (folder / "task" / thread / "children").read_text().split())
-        except FileNotFoundError:
-            if thread == folder.name:  # the first one is there as long as the process is
-                raise
 
 
 def held_back(gpu: Device) -> Reader:

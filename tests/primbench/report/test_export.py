@@ -18,6 +18,7 @@ from primbench.measurement import Measurement, Samples
 from primbench.registry import build
 from primbench.report.export import document
 from primbench.report.written import known
+from primbench.results.disturbances import Disturbance
 from primbench.results.file import Results
 from primbench.results.record import Header, Record, Worker
 from primbench.spec.case import Case
@@ -171,9 +172,9 @@ def test_markdown_of_the_time_unit_that_is_asked_for() -> None:
 def test_what_disturbed_a_record_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Measurement] = []
 
-    def looked_for(measurement: Measurement) -> list[str]:
+    def looked_for(measurement: Measurement) -> list[Disturbance]:
         asked.append(measurement)
-        return ["a neighbour"]
+        return [Disturbance("neighbour", "a neighbour")]
 
     monkeypatch.setattr("primbench.results.record.disturbances", looked_for)
     found = [record(OK), record(replace(OK, flop=7)), record(None, "crash")]

@@ -212,10 +212,28 @@ def test_marks_stand_together_and_without_a_noise() -> None:
     assert ["!*4.1%", "!-"] == column(table(*[record(each, m=m) for m, each in enumerate(cells, 1)]), "noise")
 
 
+def test_a_disturbance_of_many_rows_is_one_line_with_the_worst() -> None:
+    notes = table(*[record(hampered(0.01 * (m % 30)), m=m) for m in range(1, 31)]).notes
+    assert ["! rows 1-29: the CPU quota held it back for 290 ms of 800 ms in row 29, less in others"] == notes
+
+
 def test_many_disturbances_are_counted_and_left_to_the_export() -> None:
-    notes = table(*[record(hampered(0.01 * m), m=m) for m in range(1, 31)]).notes
+    gpus = [GpuReading(foreign_processes=[GpuProcess(pid=pid)]) for pid in range(1, 31)]
+    notes = table(*[record(replace(ON_GPU, gpu=gpu), m=m) for m, gpu in enumerate(gpus, 1)]).notes
     assert 6 == len(notes)
     assert notes[-1] == "! and 25 more: --csv has all, in its column `disturbed`"
+
+
+def test_a_cpu_that_is_slow_for_no_counted_reason_is_one_line_of_all_rows_and_marks_none() -> None:
+    slow, quick = ([(0, 25e-6), *((index, loop_s) for index in range(1, 4))] for loop_s in (40e-6, 26e-6))
+    timed = [replace(ON_CPU, batch_s=replace(samples(1e-3), loops_s=loops_s)) for loops_s in (slow, quick)]
+    found = table(*[record(timed[m > 15], m=m) for m in range(1, 21)])
+    assert ["0.2%"] * 20 == column(found, "noise")
+    assert [
+        "the CPU was slow beside 56.2% of all samples: a loop of Python took over 15.0% longer than at its quickest, "
+        "which times of the host have in them"
+    ] == found.notes
+    assert [] == table(*[record(timed[m > 4], m=m) for m in range(1, 21)]).notes
 
 
 def test_a_result_that_was_not_checked_says_so() -> None:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from primbench.measurement import Measurement, Samples
-from primbench.measurement.readings import DataReading, GpuProcess, GpuReading, HostReading, Pages
+from primbench.measurement.readings import DataReading, GpuProcess, GpuReading, HostReading, NeighbourReading, Pages
 from primbench.results.disturbances import ORDINARY_REASONS, disturbances
 
 TIMES = Samples(samples_s=[1e-3] * 7, calls_per_sample=1, taken_by="host clock", stopped="count")
@@ -43,6 +43,10 @@ def data(bad_examples: int, bad: list[str]) -> Measurement:
     return Measurement(batch_s=TIMES, data=found)
 
 
+def told(measurement: Measurement) -> list[str]:
+    return [each.words for each in disturbances(measurement)]
+
+
 GIB = 2**30
 DISTURBED: dict[str, tuple[Measurement, list[str]]] = {
     "quota": (host(throttled_s=0.31), ["the CPU quota held it back for 310 ms of 800 ms"]),
@@ -59,10 +63,15 @@ DISTURBED: dict[str, tuple[Measurement, list[str]]] = {
         host(waited_s=None, cpu_pressure_some_s=0.95),
         ["tasks of this machine waited for a CPU during 100.0% of its time"],
     ),
-    "slow CPU": (
-        Measurement(batch_s=replace(TIMES, loops_s=[(0, 25e-6), (1, 25e-6), (2, 40e-6), (4, 41e-6)])),
-        ["its CPU was slow beside 50.0% of its samples: a shared core, or its clock"],
+    "other programs": (
+        host(others_s=3.2, stolen_s=0.0, cpus=8),
+        ["other programs kept 4.0 of its 8 CPUs busy"],
     ),
+    "waiting for others": (
+        host(waited_s=0.28, others_s=0.14, stolen_s=0.0, cpus=1),
+        ["it waited for a CPU during 35.0% of its time", "other programs kept 0.2 of its 1 CPU busy"],
+    ),
+    "hypervisor": (host(others_s=0.0, stolen_s=0.2, cpus=8), ["the hypervisor took 20.0% of its CPU time"]),
     "switches": (
         host(involuntary_switches=240),
         ["it was taken off its CPU 240 times in 800 ms of CPU time"],
@@ -116,7 +125,7 @@ DISTURBED: dict[str, tuple[Measurement, list[str]]] = {
 @pytest.mark.parametrize("name", DISTURBED)
 def test_each_is_told_alone_and_in_numbers(name: str) -> None:
     measurement, expected = DISTURBED[name]
-    assert expected == disturbances(measurement)
+    assert expected == told(measurement)
 
 
 QUIET: dict[str, Measurement] = {
@@ -126,6 +135,16 @@ QUIET: dict[str, Measurement] = {
     "pages where they were asked for": pages({0: 995, 1: 5}, [0], misplaced=False),
     "pages that nobody asked for": pages({0: 50, 1: 50}, [], misplaced=False),
     "a busy machine whose tasks wait elsewhere": host(cpu_pressure_some_s=0.7),
+    "a CPU that is slow for no reason that is counted": Measurement(
+        batch_s=replace(TIMES, loops_s=[(0, 25e-6), (1, 25e-6), (2, 40e-6), (4, 41e-6)])
+    ),
+    "little of other programs": host(others_s=0.3, stolen_s=0.02, cpus=8),
+    "waiting for its own threads": host(waited_s=0.28, others_s=0.1, stolen_s=0.02, cpus=4, involuntary_switches=240),
+    "other programs for a few ticks": host(others_s=0.09, stolen_s=0.09, cpus=1),
+    "a neighbour that was asked for": msgspec.structs.replace(
+        host(others_s=3.2, stolen_s=0.0, cpus=8),
+        neighbour=NeighbourReading(words="gemm", backend="numpy", device="cpu", calls=9, duration_s=0.8),
+    ),
     "few switches in little time": host(cpu_time_s=1e-3, involuntary_switches=9),
     "many switches in much time": host(cpu_time_s=64.0, involuntary_switches=640),
     "nothing that can be seen": Measurement(
@@ -144,13 +163,13 @@ def test_the_ordinary_and_the_unknown_are_none(name: str) -> None:
 
 def test_host_and_gpu_are_told_one_after_the_other() -> None:
     both = msgspec.structs.replace(host(throttled_s=0.31), gpu=gpu(pcie_replays=1).gpu)
-    assert ["the CPU quota held it back for 310 ms of 800 ms", "PCIe replays: 1"] == disturbances(both)
+    assert ["the CPU quota held it back for 310 ms of 800 ms", "PCIe replays: 1"] == told(both)
 
 
 def test_what_follows_from_a_cause_is_not_told_beside_it() -> None:
     assert 1 == len(disturbances(host(throttled_s=0.31, waited_s=0.4, involuntary_switches=240)))
     assert 1 == len(disturbances(host(waited_s=0.4, involuntary_switches=240)))
-    little = disturbances(host(throttled_s=0.01, waited_s=0.4))
+    little = told(host(throttled_s=0.01, waited_s=0.4))
     assert [
         "the CPU quota held it back for 10.0 ms of 800 ms",
         "it waited for a CPU during 50.0% of its time",

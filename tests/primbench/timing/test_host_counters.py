@@ -53,7 +53,7 @@ def test_v2_counters_are_differences_in_seconds(tmp_path: Path) -> None:
     assert pytest.approx(0.25) == reading.throttled_s
     assert (5, 4) == (reading.quota_periods, reading.throttled_periods)
     assert pytest.approx(2.0) == reading.waited_s
-    assert {"slow_cpus"} == set(reading.missing)
+    assert {"slow_cpus", "others_s", "stolen_s", "cpus"} == set(reading.missing)
 
 
 def test_v1_throttling_is_counted_in_nanoseconds(tmp_path: Path) -> None:
@@ -148,8 +148,61 @@ def test_unreadable_counters_never_raise_and_have_a_reason(tmp_path: Path, name:
 
 def test_empty_root_names_every_counter(tmp_path: Path) -> None:
     reading = host_counters.since(host_counters.start(tmp_path))
-    assert {"cpu_pressure_some_s", "waited_s", "slow_cpus", "throttled_s"} == set(reading.missing)
+    fields = {"cpu_pressure_some_s", "waited_s", "slow_cpus", "throttled_s", "others_s", "stolen_s", "cpus"}
+    assert fields == set(reading.missing)
     assert reading.missing["throttled_s"].endswith("ENOENT")
+
+
+TICKS = os.sysconf("SC_CLK_TCK")
+OWN, CHILD = 42, 43
+
+
+def machine(root: Path, busy_s: float, stolen_s: float, own_s: float, child_s: float, ended_s: float) -> Path:
+    """Four CPUs, of which 0 and 2 are a core; this process has a child, and others that have ended."""
+    own, ended, child, busy, stolen = (round(each * TICKS) for each in (own_s, ended_s, child_s, busy_s, stolen_s))
+    others = "cpu1 9999 0 0 9 0 0 0 0 0 0\ncpu3 7777 0 0 9 0 0 0 7777 0 0\nintr 5 5 5\n"
+    cpus = f"cpu0 {busy} 0 0 50 0 0 0 {stolen} 0 0\ncpu2 0 0 {busy} 50 0 0 0 0 0 0\n"
+    cores = {
+        f"sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list": f"{cpu % 2},{cpu % 2 + 2}\n" for cpu in range(4)
+    }
+    (root / "proc").mkdir(exist_ok=True)
+    if not (root / "proc/self").is_symlink():
+        (root / "proc/self").symlink_to(str(OWN))
+    return write(
+        root,
+        cores
+        | {"proc/stat": f"cpu {busy + 9} 0 0 50 0 0 0 0 0 0\n{cpus}{others}"}
+        | {f"proc/{OWN}/stat": f"{OWN} (a) b) R {'0 ' * 10}{own} 0 {ended} 0 0\n"}
+        | {f"proc/{OWN}/task/{OWN}/children": f"{CHILD} 99 "}
+        | {f"proc/{CHILD}/stat": f"{CHILD} (c) R {'0 ' * 10}0 {child} 0 0 0\n"}
+        | {f"proc/{CHILD}/task/{CHILD}/children": ""},
+    )
+
+
+def test_what_others_took_is_of_the_cpus_of_this_process_and_without_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Child 99 has ended since it was listed."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    before = host_counters.start(machine(tmp_path, busy_s=5, stolen_s=1, own_s=1, child_s=1, ended_s=1))
+    machine(tmp_path, busy_s=9, stolen_s=1.25, own_s=2, child_s=1.5, ended_s=1.75)
+    reading = host_counters.since(before)
+    assert (2, pytest.approx(8 - 2.25), pytest.approx(0.25)) == (reading.cpus, reading.others_s, reading.stolen_s)
+    turns = Turns(count=4, cpu=None, waited_s=0.0, queued_s=0.0, uncounted_s=0.0)
+    for unknown in (host_counters.since(before, is_alone=False), host_counters.since(before, turns)):
+        assert (None, None, None) == (unknown.cpus, unknown.others_s, unknown.stolen_s)
+        assert "other processes of this measurement" in unknown.missing["stolen_s"]
+
+
+def test_a_process_bound_to_other_cpus_meanwhile_does_not_know_what_others_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpus = [{0}]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: cpus[-1])
+    before = host_counters.start(machine(tmp_path, busy_s=5, stolen_s=1, own_s=1, child_s=1, ended_s=1))
+    cpus.append({1})
+    reading = host_counters.since(before)
+    assert (None, "bound to other CPUs") == (reading.others_s, reading.missing["others_s"][17:36])
 
 
 def test_process_counters_are_differences(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -238,8 +291,7 @@ def test_quota_of_a_real_control_group_holds_a_spinning_program_back(group_of_a_
     reading = spin(move, cpu_s=0.05)  # five periods' worth
     assert reading.throttled_s is not None
     assert reading.throttled_s > 0.1
-    held_back = [each for each in disturbances(timed(reading)) if each.startswith("the CPU quota held it back for")]
-    assert len(held_back) == 1
+    assert 1 == sum(each.kind == "quota" for each in disturbances(timed(reading)))
 
 
 def test_program_that_shares_its_cpu_has_waited_for_it() -> None:
@@ -258,7 +310,9 @@ def test_program_that_shares_its_cpu_has_waited_for_it() -> None:
     if reading.waited_s is None:
         pytest.skip(reading.missing["waited_s"])
     assert reading.waited_s > 0.05
-    assert any("waited for a CPU during" in each for each in disturbances(timed(reading)))
+    assert "waited" in {each.kind for each in disturbances(timed(reading))}
+    assert reading.others_s is not None
+    assert reading.others_s > 0.1
 
 
 def timed(reading: HostReading) -> Measurement:
