@@ -179,15 +179,21 @@ def _noise_notes(records: list[Record]) -> list[str]:
 
 def _speed_notes(records: list[Record]) -> list[str]:
     """Whether the CPU was slow now and then, of all rows together: no counter shows it, so it is no mark of a row."""
-    timed = [(each.measurement.batch_s or each.measurement.enqueue_s) for each in records if each.measurement]
-    loops = [(len(each.loops_s), found) for each in timed if each and (found := speed([s for _, s in each.loops_s]))]
-    slowed = sum(count * found.slowed_fraction for count, found in loops) / max(1, sum(count for count, _ in loops))
-    if slowed <= SLOWED_FRACTION:
+    slowed, count = map(sum, zip((0.0, 0), *map(_slowed, records), strict=True))
+    if slowed <= SLOWED_FRACTION * count:
         return []
     return [
-        f"the CPU was slow beside {format_percent(slowed)} of all samples: a loop of Python took over "
+        f"the CPU was slow beside {format_percent(slowed / count)} of all samples: a loop of Python took over "
         f"{format_percent(SLOWED - 1)} longer than at its quickest, which times of the host have in them"
     ]
+
+
+def _slowed(record: Record) -> tuple[float, int]:
+    """How many loops beside its samples the CPU was slow in, and of how many."""
+    timed = record.measurement and (record.measurement.batch_s or record.measurement.enqueue_s)
+    loops_s = [loop_s for _, loop_s in timed.loops_s] if timed else []
+    found = speed(loops_s)
+    return (found.slowed_fraction * len(loops_s) if found else 0.0), len(loops_s)
 
 
 def _clock_notes(records: list[Record]) -> list[str]:

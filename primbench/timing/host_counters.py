@@ -120,7 +120,7 @@ def since(before: HostCounters, turns: Turns | None = None, *, is_alone: bool = 
     else:
         missing["slow_cpus"] = missing["waited_s"]
     throttled = _held_back_most(before, now, missing)
-    load = _load(before, now, missing, is_alone=is_alone and turns is None)
+    others_s, stolen_s, cpus = _others(before, now, missing, is_alone=is_alone and turns is None)
     return HostReading(
         duration_s=duration_s,
         cpu_time_s=now.cpu_time_s - before.cpu_time_s,
@@ -132,24 +132,26 @@ def since(before: HostCounters, turns: Turns | None = None, *, is_alone: bool = 
         quota_periods=throttled and throttled.periods,
         throttled_periods=throttled and throttled.throttled_periods,
         slow_cpus=slow,
-        others_s=load and load.others_s,
-        stolen_s=load and load.stolen_s,
-        cpus=load and len(load.cpus),
+        others_s=others_s,
+        stolen_s=stolen_s,
+        cpus=cpus,
         missing=missing,
     )
 
 
-def _load(before: HostCounters, now: HostCounters, missing: dict[str, str], *, is_alone: bool) -> Load | None:
-    """None where it is not known, with the reason for each field that is made of it."""
-    then, here = before.load, now.load
-    found = attempt(missing, "others_s", lambda: here.since(then)) if is_alone and then and here else None
+def _others(
+    before: HostCounters, now: HostCounters, missing: dict[str, str], *, is_alone: bool
+) -> tuple[float | None, float | None, int | None]:
+    """CPU time of other programs and of the hypervisor, and of how many CPUs; all with a reason where not known."""
+    then, here, load = before.load, now.load, None
     if not is_alone:
-        missing["others_s"] = (
-            "other processes of this measurement were at work as well, and the kernel counts all of them"
-        )
-    if found is None:
+        missing["others_s"] = "other processes of this measurement were at work, too, and the kernel counts all"
+    elif then and here:
+        load = attempt(missing, "others_s", lambda: here.since(then))
+    if load is None:
         missing |= dict.fromkeys(("stolen_s", "cpus"), missing["others_s"])
-    return found
+        return None, None, None
+    return load.others_s, load.stolen_s, len(load.cpus)
 
 
 def _longest_wait_s(before: dict[str, Thread], now: dict[str, Thread], turns: Turns | None) -> float:
