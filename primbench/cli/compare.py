@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from primbench.baselines.named import place_of, runs_of
+from primbench.cli.completing import complete_saved
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
 from primbench.cli.options import GroupedCommand, export_options, fail_above, grouped
@@ -129,7 +130,7 @@ command = GroupedCommand(
         click.Argument(["other_files"], type=FILE, metavar="[OTHER]", nargs=-1),
         grouped("Compare", "--baseline", metavar="NAME",
                 help="The arm that others are set against. Default: the study's first."),
-        grouped("Compare", "--against", type=FILE, metavar="NAME|FILE|FOLDER",
+        grouped("Compare", "--against", type=FILE, metavar="NAME|FILE|FOLDER", shell_complete=complete_saved,
                 help="Set FILE against this, as if it were named first."),
         *gate_options(),
         *export_options(),

@@ -12,21 +12,19 @@ if TYPE_CHECKING:
     import click
     from click.shell_completion import CompletionItem
 
+    Found = list[str] | list[CompletionItem]
+
 
 def complete(words: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
     """Shell completion among ``words``, which are asked for only then."""
     return lambda ctx, parameter, incomplete: [word for word in words() if word.startswith(incomplete)]
 
 
-def complete_suite(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str] | list[CompletionItem]:
+def complete_suite(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Found:
     """The name of a shipped suite, a study's first where studies are run, or, once none fits, a file."""
-    from click.shell_completion import CompletionItem
-
     import primbench.suites as suites
 
-    of_studies = suites.studies() if ctx.info_name == "study" else []
-    found = complete(lambda: [*of_studies, *suites.names()])(ctx, parameter, incomplete)
-    return found or [CompletionItem(incomplete, type="file")]
+    return _or_file([*(suites.studies() if ctx.info_name == "study" else []), *suites.names()], incomplete)
 
 
 def complete_device(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -38,18 +36,44 @@ def complete_device(ctx: click.Context, parameter: click.Parameter, incomplete: 
 
 
 def complete_arm(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The runtime of an arm; then what may be set of it."""
+    """The runtime of an arm; then what may be set of it, and to which of its words."""
     from primbench.runtimes.table import known, settable_by
-    from primbench.spec.settings import FIELDS, PLACEMENT
+    from primbench.spec.settings import FIELDS, PLACEMENT, OneOf
 
     runtime, colon, settings = incomplete.partition(":")
     if not colon:
         return [name for name in known() if name.startswith(incomplete)]
-    before, comma, key = settings.rpartition(",")
+    before, comma, last = settings.rpartition(",")
     start = f"{runtime}:{before}{comma}"
+    key, equals, value = last.partition("=")
+    if equals:
+        setting = (FIELDS | PLACEMENT).get(key)
+        words = setting.parse.words if setting and isinstance(setting.parse, OneOf) else ()
+        return [f"{start}{key}={word}" for word in words if word.startswith(value)]
     able = settable_by(runtime)
     keys = [name for name, setting in FIELDS.items() if name == "name" or setting.field in able]
     return [f"{start}{name}=" for name in (*keys, *PLACEMENT) if name.startswith(key)]
+
+
+def complete_saved(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Found:
+    """A baseline that was saved by name, or, once none fits, a file."""
+    from primbench.baselines.named import saved
+
+    return _or_file(saved(), incomplete)
+
+
+def complete_against(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Found:
+    """The same, or one that is shipped."""
+    from primbench.baselines.named import saved
+    from primbench.suites import references
+
+    return _or_file([*saved(), *(f"reference:{name}" for name in references())], incomplete)
+
+
+def _or_file(words: Iterable[str], incomplete: str) -> Found:
+    from click.shell_completion import CompletionItem
+
+    return [word for word in words if word.startswith(incomplete)] or [CompletionItem(incomplete, type="file")]
 
 
 def complete_set(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

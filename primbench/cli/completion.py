@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import BashComplete, get_completion_class
 
 from primbench.cli import Group
 from primbench.cli.config import base
@@ -17,8 +17,44 @@ VARIABLE = "_PRIMBENCH_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
 
 
+BASH = """\
+%(complete_func)s() {
+    local IFS=$'\\n' rest=$COMP_LINE words=() word trimmed breaks= prefix= completion type value
+    # bash parts words at characters that a value may have, such as docker:image=; what has no space between is one word
+    for word in "${COMP_WORDS[@]:0:COMP_CWORD+1}"; do
+        trimmed=${rest#"${rest%%%%[![:space:]]*}"}
+        if [[ ${#words[@]} -eq 0 || $trimmed != "$rest" ]]; then words+=("$word"); else words[-1]+=$word; fi
+        rest=${trimmed#"$word"}
+    done
+    # and of a completion it asks for what comes after the last such character
+    word=${words[-1]}
+    [[ $word == --*=* ]] && word=${word#*=}
+    for value in : =; do [[ $COMP_WORDBREAKS == *"$value"* ]] && breaks+=$value; done
+    [[ $breaks ]] && prefix=${word%%"${word##*[$breaks]}"}
+    local asked=(COMP_WORDS="${words[*]}" COMP_CWORD=$((${#words[@]} - 1)) %(complete_var)s=bash_complete)
+    for completion in $(env "${asked[@]}" "$1"); do
+        IFS=',' read -r type value <<< "$completion"
+        case $type in
+            dir) COMPREPLY=(); compopt -o dirnames ;;
+            file) COMPREPLY=(); compopt -o default ;;
+            plain)
+                COMPREPLY+=("${value#"$prefix"}")
+                [[ $value == *[:=] ]] && compopt -o nospace ;;
+        esac
+    done
+}
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
+
+class Bash(BashComplete):
+    """click's own takes each word that bash makes for one of the command's."""
+
+    source_template = BASH
+
+
 def script(shell: str) -> str:
-    found = get_completion_class(shell)
+    found = Bash if shell == "bash" else get_completion_class(shell)
     assert found is not None
     return found(click.get_current_context().find_root().command, {}, "primbench", VARIABLE).source()
 

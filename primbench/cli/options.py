@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from primbench import backends, units
-from primbench.cli.completing import complete, complete_arm, complete_device
+from primbench.cli.completing import complete, complete_against, complete_arm, complete_device
 from primbench.cli.option_types import (
     CPUS,
     DEVICE,
@@ -211,7 +211,7 @@ def output_options() -> list[click.Option]:
     """What becomes of records, for measuring commands and for `show`."""
     option = partial(grouped, "Output")
     return [
-        option("--against", type=parsed("baseline", _against), metavar="BASELINE",
+        option("--against", type=parsed("baseline", _against), metavar="BASELINE", shell_complete=complete_against,
                help='Show other times beside these: of a baseline in .primbench/baselines by its name, of a results '
                     'file or a folder of several, of reference:h200, or of published:"NVIDIA V100".'),
         *export_options(),

@@ -44,13 +44,16 @@ def _size(size_bytes: int) -> str:
     return short if "." not in short and parse_size(short) == size_bytes else f"{size_bytes}B"
 
 
-def _one_of(*words: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in words:
-            raise InvalidRequest(f"there are {', '.join(words)}")
-        return text
+class OneOf:
+    """Reads a value that is one of these words."""
 
-    return parse
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    def __call__(self, text: str) -> str:
+        if text not in self.words:
+            raise InvalidRequest(f"there are {', '.join(self.words)}")
+        return text
 
 
 def _node(text: str) -> int | str:
@@ -109,14 +112,14 @@ FIELDS = {
     "seccomp": Setting("seccomp"),
     "cap-add": Setting("cap_add", _names, "+".join),
     "cap-drop": Setting("cap_drop", _names, "+".join),
-    "network": Setting("network", _one_of("private", "host", "none", "overlay")),
-    "ipc": Setting("ipc", _one_of("private", "host")),
-    "cgroup": Setting("cgroup", _one_of("private", "host")),
-    "root": Setting("root", _one_of("bind", "overlay"), rule="files"),
+    "network": Setting("network", OneOf("private", "host", "none", "overlay")),
+    "ipc": Setting("ipc", OneOf("private", "host")),
+    "cgroup": Setting("cgroup", OneOf("private", "host")),
+    "root": Setting("root", OneOf("bind", "overlay"), rule="files"),
     "tmpfs": Setting("tmpfs", _paths, "+".join, rule="files"),
     "fuse-overlay": Setting("fuse_overlay", _paths, "+".join, rule="files"),
     "preload": Setting("preload", _path),
-    "no-new-privileges": Setting("no_new_privileges", _one_of("yes", "no")),
+    "no-new-privileges": Setting("no_new_privileges", OneOf("yes", "no")),
     "gpus": Setting("gpus", _whole, str),
     "selector": Setting("selector", _labels, "+".join),
     "context": Setting("context"),
@@ -127,7 +130,7 @@ PLACEMENT = {
     "cpu-node": Setting("cpu_node", _whole),
     "cpu-kind": Setting("cpu_kind"),
     "mem-node": Setting("mem_nodes", _list, _format_list),
-    "mem-policy": Setting("mem_policy", _one_of("bind", "preferred", "interleave", "local")),
+    "mem-policy": Setting("mem_policy", OneOf("bind", "preferred", "interleave", "local")),
     "bind-cpus": Setting("cpus", _list, _format_list),
     "threads": Setting("threads", _whole),
 }
