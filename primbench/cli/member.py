@@ -1,24 +1,27 @@
-"""Measuring one node of a fleet, with ``--fleet``: each has its own results file, and the first one prints."""
+"""Measuring one node of a fleet, or one GPU, with ``--fleet``: each has a results file, and the first one prints."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from primbench.backends import devices_of
 from primbench.cli import links
 from primbench.cli.echo import say
 from primbench.cli.measuring import measured
 from primbench.cli.options import option_of
 from primbench.cli.outputs import report
-from primbench.distributed.member import member
+from primbench.distributed.member import NO_GPUS, Gpus, member, narrowed, visible_gpus
 from primbench.distributed.shared_turns import turn
 from primbench.distributed.signs import signs_of_life
 from primbench.errors import FileError, InvalidRequest, PrimbenchError
 from primbench.report import written
 from primbench.results.writer import header
+from primbench.spec.defaults import ALL
 from primbench.workers.process import START_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -36,17 +39,20 @@ LONGEST_NAME = 200
 def measure_for_fleet(entries: Entries, values: Mapping[str, Any]) -> None:
     """Measure, unless another process does that on this node; rank 0 prints its table.
 
+    Where each process has a GPU, it and its workers see that one alone: a case is the same one on every GPU.
+
     Cases that fail are for `primbench fleet` to tell: mpirun and torchrun end all processes where one exits with 1.
     """
     _check(values)
-    found = member()
+    gpus = _gpus(entries, values)
+    found = member(gpus=gpus)
     if found is None:
         return
-    folder = Path(values["fleet"])
-    path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', found.node)[:LONGEST_NAME]}-{found.rank}.jsonl"
+    os.environ.update(narrowed(found, gpus))
+    path = Path(values["fleet"]) / _file_name(found)
     own = {**values, "output": str(path), "quiet": values["quiet"] or found.rank > 0}
     try:
-        _make(folder, path, overwrite=values["overwrite"])
+        _make(path.parent, path, overwrite=values["overwrite"])
         with signs_of_life(path):
             results, ended = _measured(entries, found, path, own)
         if ended is not None:
@@ -54,6 +60,20 @@ def measure_for_fleet(entries: Entries, values: Mapping[str, Any]) -> None:
     except PrimbenchError as error:
         raise type(error)(f"{found.name}: {error}") from None
     _tell(found, results, own)
+
+
+def _gpus(entries: Entries, values: Mapping[str, Any]) -> Gpus:
+    """Those that processes of a node share out; none where a device is named, or no case is measured on one GPU."""
+    backends = [name for name in values["backends"] if name == ALL or "cuda" in devices_of(name)]
+    if values["device"] is not None or (values["backends"] and not backends):
+        return NO_GPUS
+    is_for_one = any(problem.on_gpus and problem.parameters().get("ranks", 1) == 1 for problem, _ in entries)
+    return visible_gpus() if is_for_one else NO_GPUS
+
+
+def _file_name(found: Member) -> str:
+    node = re.sub(r"[^A-Za-z0-9._-]", "_", found.node)[:LONGEST_NAME]
+    return f"{node}-{found.rank if found.task is None else f'gpu{found.task}'}.jsonl"
 
 
 def _measured(

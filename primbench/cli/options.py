@@ -264,8 +264,9 @@ def fleet_options() -> list[click.Option]:
     option = partial(grouped, "Fleet")
     return [
         option("--fleet", type=FILE, metavar="FOLDER",
-               help="Measure this node for `primbench fleet FOLDER`; srun, torchrun or mpirun starts it on all."),
-        option("--one-at-a-time", is_flag=True, help="Nodes of the fleet measure in turn, not at the same time."),
+               help="Measure this node, or the GPU of each process, for `primbench fleet FOLDER`; srun, torchrun or "
+               "mpirun starts it on all."),
+        option("--one-at-a-time", is_flag=True, help="Members of the fleet measure in turn, not at the same time."),
         option("--links", type=Whole(1), metavar="ROUNDS",
                help="Then measure between nodes, by torch: in each round every node with another one, all at once."),
     ]  # fmt: skip

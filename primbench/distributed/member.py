@@ -1,13 +1,15 @@
-"""Whether this process measures its node for a fleet, by what its launcher says."""
+"""Whether this process measures its node, or a GPU of it, for a fleet: by its launcher and the GPUs that it sees."""
 
 from __future__ import annotations
 
 import os
 import platform
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.distributed.world import Launched, launched
+from primbench.errors import InvalidRequest, PlacementError
 from primbench.spec.fleet import Member
+from primbench.system import nvml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,27 +20,85 @@ _A_GPU_EACH = "SLURM_GPUS_PER_TASK"  # srun(1): only set where it was asked for
 _JOBS = ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE")
 
 
-def member(variables: Mapping[str, str] = os.environ) -> Member | None:
-    """None where another process measures this node: the first one there does, or each that has a GPU of its own.
+class Gpus(NamedTuple):
+    """seen: the numbers, among those of the node as nvidia-smi counts, of the GPUs that CUDA sees, in its order.
 
-    Raises InvalidRequest where the launcher's variables are none that it sets.
+    on_node: how many the node shows to this process. Both are empty where no GPU is to be measured.
+    """
+
+    seen: tuple[int, ...] = ()
+    on_node: int = 0
+
+
+NO_GPUS = Gpus()
+
+
+def visible_gpus() -> Gpus:
+    """NO_GPUS where NVML cannot be used. An instance of MIG has the number of its place among those that are seen."""
+    try:
+        seen, boards = nvml.visible_devices(), [nvml.address_of(each.board) for each in nvml.boards()]
+        numbers = [boards.index(nvml.address_of(each.board)) for each in seen]
+    except (PlacementError, LookupError, ValueError):
+        return NO_GPUS
+    is_told_apart = len(set(numbers)) == len(numbers)
+    return Gpus(tuple(numbers if is_told_apart else range(len(numbers))), len(boards))
+
+
+def member(variables: Mapping[str, str] = os.environ, gpus: Gpus = NO_GPUS) -> Member | None:
+    """None where another process measures this node: the first one there does, or each process a GPU of its own.
+
+    gpus: of which each process on a node is to measure one; the first measures all where there are none. Raises
+    InvalidRequest where the launcher's variables are none that it sets, or two processes would measure one GPU.
     """
     found = launched(variables)
     node = variables.get("SLURMD_NODENAME") or platform.node() or "node"
     if found is None:
         return Member(node=node, rank=0, of=1, job=_job(variables))
-    each = found.launcher == "srun" and _A_GPU_EACH in variables
-    if found.local_rank and not each:
+    own = _own_gpu(variables, found, gpus)
+    if found.local_rank and own is None:
         return None
     return Member(
         node=node,
         rank=found.rank,
-        of=found.size if each else _nodes(variables, found),
-        task=found.local_rank if each else None,
+        of=_nodes(variables, found) if own is None else found.size,
+        task=own,
         launcher=found.launcher,
         job=_job(variables),
         nodes=variables.get("SLURM_STEP_NODELIST", "") if found.launcher == "srun" else "",
     )
+
+
+def narrowed(found: Member, gpus: Gpus, variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What a process's variables are to be changed by, for it to see its own GPU alone, as "cuda:0"."""
+    if len(gpus.seen) < 2 or found.task not in gpus.seen or _A_GPU_EACH in variables:
+        return {}
+    place = gpus.seen.index(found.task)
+    entries = variables.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return {"CUDA_VISIBLE_DEVICES": entries[place].strip() if place < len(entries) and entries[place] else str(place)}
+
+
+def _own_gpu(variables: Mapping[str, str], found: Launched, gpus: Gpus) -> int | None:
+    """Its number on the node. Slurm can give each task GPUs of its own, and hide which of the node's these are."""
+    is_given = found.launcher == "srun" and _A_GPU_EACH in variables
+    if len(gpus.seen) == 1 and gpus.on_node > 1 and (is_given or _processes_here(variables, found) > 1):
+        return gpus.seen[0]
+    return found.local_rank if is_given else _shared_out(_processes_here(variables, found), found, gpus)
+
+
+def _shared_out(processes: int, found: Launched, gpus: Gpus) -> int | None:
+    """Of the GPUs that all processes of the node see."""
+    if processes == 1 or len(gpus.seen) < 2:
+        return None
+    if processes > len(gpus.seen):
+        raise InvalidRequest(
+            f"{processes} processes on this node, and {len(gpus.seen)} GPUs that they see: start one for each GPU, or "
+            "one for the node"
+        )
+    return gpus.seen[found.local_rank]
+
+
+def _processes_here(variables: Mapping[str, str], found: Launched) -> int:
+    return found.local_size or -(-found.size // _nodes(variables, found))
 
 
 def _nodes(variables: Mapping[str, str], found: Launched) -> int:

@@ -11,7 +11,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """One of the processes of a fleet: of its node, or of the GPU that it was given.
 
     node: its name, by Slurm or by the host itself. rank: as the launcher counts; 0 where there is none. of: how many
-    are to measure. task: its number on the node, where each has a GPU of its own; None where one measures a node.
+    are to measure. task: the number on the node of the GPU that it measures alone; None where it measures the node.
     peer: the name of the node at the other end, where what is between two is measured; ``of`` counts such pairs then.
     launcher, job: None where nothing says so. nodes: those of the job, as Slurm writes them, such as "n[1-3],other".
     """
@@ -27,5 +27,5 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        own = self.node if self.task is None else f"{self.node}:{self.task}"
+        own = self.node if self.task is None else f"{self.node}:gpu{self.task}"
         return own if self.peer is None else f"{own}+{self.peer}"
