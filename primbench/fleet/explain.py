@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from primbench.fleet.findings import OfCase, OfNode, Outlying, Unlike
+    from primbench.fleet.kinds import Peers
     from primbench.fleet.node import Node
 
 MOST = "most nodes"
+MOST_OF_KIND = "most of its kind"
 TYPICAL = 3  # nodes that stand for most of them
 MOST_EXPLAINED = 20
 
@@ -30,14 +32,29 @@ def with_causes(
     nodes: Mapping[str, Node],
     cases: Sequence[OfCase],
     unlike: Mapping[str, list[Unlike]],
+    peers: Peers,
 ) -> list[OfNode]:
-    """The nodes with causes, of the first MOST_EXPLAINED that are slower; none where no node is healthy."""
-    typical = _typical(nodes.keys() - {each.node for each in found}, unlike)
+    """The nodes with causes, of the first MOST_EXPLAINED that are slower; none where no node of its kind is healthy."""
+    healthy = nodes.keys() - {each.node for each in found}
     slower = [each.node for each in found if each.outlying][:MOST_EXPLAINED]
-    if not typical or not slower:
-        return list(found)
-    baseline = _side([nodes[name] for name in typical], MOST)
-    return [_explained(each, nodes[each.node], cases, baseline) if each.node in slower else each for each in found]
+    baselines = {kind: _baseline(kind, healthy, nodes, unlike, peers) for kind in {peers[name] for name in slower}}
+    of_node = {name: baseline for name in slower if (baseline := baselines[peers[name]]) is not None}
+    return [
+        _explained(each, nodes[each.node], cases, of_node[each.node]) if each.node in of_node else each
+        for each in found
+    ]  # fmt: skip
+
+
+def _baseline(
+    kind: str | None,
+    healthy: Iterable[str],
+    nodes: Mapping[str, Node],
+    unlike: Mapping[str, list[Unlike]],
+    peers: Peers,
+) -> Side | None:
+    """Typical nodes of the kind, or of all; None where none is healthy."""
+    typical = _typical([name for name in healthy if kind in (None, peers[name])], unlike)
+    return _side([nodes[name] for name in typical], MOST if kind is None else MOST_OF_KIND) if typical else None
 
 
 def _typical(names: Iterable[str], unlike: Mapping[str, list[Unlike]]) -> list[str]:
@@ -88,7 +105,7 @@ def _slower(found: OfNode, cases: Sequence[OfCase], baseline: Side, side: Side) 
 
 
 def _estimate(found: Outlying, case: OfCase) -> Estimate:
-    of = next(each for each in case.metrics if each.metric == found.metric)
+    of = next(each for each in case.metrics if (each.metric, each.kind) == (found.metric, found.kind))
     return Estimate(
         metric=found.metric,
         primary=of.primary,

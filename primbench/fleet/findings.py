@@ -14,11 +14,12 @@ FALSE_ALARMS_OF_CHANGE = FALSE_ALARMS / 2
 
 
 class OfMetric(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of a case over all nodes that have it.
+    """One metric of a case over all nodes that have it, or over those of one kind.
 
-    primary: the one that comes first. scatter: standard deviation of the logarithms over nodes, outliers apart. margin:
-    below it a difference does not matter. limit: the ratio to the median above which a node stands out; both are None
-    where there are too few nodes. slowest: a node's name, and ``ratio`` its time over the median.
+    kind: by name; None of all nodes. primary: the one that comes first. scatter: standard deviation of the logarithms
+    over nodes, outliers apart. margin: below it a difference does not matter. limit: the ratio to the median above
+    which a node stands out; both are None where there are too few nodes. slowest: a node's name, and ``ratio`` its time
+    over the median.
     """
 
     metric: str
@@ -30,6 +31,7 @@ class OfMetric(msgspec.Struct, frozen=True, kw_only=True):
     limit: float | None
     slowest: str
     ratio: float
+    kind: str | None = None
 
 
 class OfCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,12 +45,23 @@ class OfCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outlying(msgspec.Struct, frozen=True, kw_only=True):
-    """case: its number among those of the fleet, from 0."""
+    """case: its number among those of the fleet, from 0. kind: among whose nodes it stands out; None: among all."""
 
     case: int
     metric: str
     time_s: float
     ratio: float
+    kind: str | None = None
+
+
+class KindOfNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes with the same models of CPU and GPUs. name: a letter. is_enough: to be judged among themselves."""
+
+    name: str
+    cpu: str | None
+    gpus: list[str]
+    nodes: list[str]
+    is_enough: bool
 
 
 class Unlike(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,10 +78,13 @@ class Unlike(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Varied(msgspec.Struct, frozen=True, kw_only=True):
-    """A field that some nodes have otherwise: the usual value, and each other one with its nodes."""
+    """A field that some nodes have otherwise: the value that the most have, ``nodes`` of them, and each other one with
+    its nodes.
+    """
 
     field: str
     usual: Any
+    nodes: int
     others: list[tuple[Any, list[str]]]
 
 
@@ -151,7 +167,8 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
     missing: nodes that were to measure and left no file; unnamed: how many more, that nothing names. unreadable: file
     -> reason. varied: what some nodes have otherwise than most, of what is known to move results. ends: nodes of which
-    every link is slow. links: what was measured between two nodes, as a fleet of its own.
+    every link is slow. links: what was measured between two nodes, as a fleet of its own. kinds: [] where all nodes are
+    of one.
     """
 
     folder: str
@@ -163,6 +180,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     cases: list[OfCase]
     unhealthy: list[OfNode]
     varied: list[Varied]
+    kinds: list[KindOfNode] = []
     notes: list[str] = []
     against: Against | None = None
     what: str = "node"

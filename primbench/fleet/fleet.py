@@ -8,9 +8,10 @@ from primbench.fleet.against import against
 from primbench.fleet.explain import with_causes
 from primbench.fleet.findings import Fleet
 from primbench.fleet.held import LINKS
-from primbench.fleet.majority import Majority, varied
+from primbench.fleet.kinds import kinds_of, peers_of
+from primbench.fleet.majority import Majority
 from primbench.fleet.outliers import FALSE_ALARMS
-from primbench.fleet.summary import cases_of, limits_of, unhealthy
+from primbench.fleet.summary import cases_of, limits_of, outlying_of, unhealthy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -28,11 +29,13 @@ def summarize(
     which are summed up as a fleet is: a link is what has a file of its own.
     """
     members, known, judged = held
-    limits = limits_of(judged, known.cases)
-    cases = cases_of(members.nodes, known, judged, limits)
+    kinds = kinds_of(members.nodes)
+    peers = peers_of(members.nodes, kinds)
+    limits = limits_of(judged, known.cases, peers)
+    cases = cases_of(members.nodes, known, judged, limits, peers)
     majority = Majority(members.nodes, known)
     unlike = {name: majority.unlike(node) for name, node in members.nodes.items()}
-    found = list(unhealthy(members.nodes, cases, judged, limits, unlike))
+    found = list(unhealthy(members.nodes, cases, outlying_of(judged, limits, peers), unlike))
     return Fleet(
         folder=folder,
         nodes=list(members.nodes),
@@ -41,8 +44,9 @@ def summarize(
         unreadable=members.unreadable,
         false_alarms=FALSE_ALARMS,
         cases=cases,
-        unhealthy=with_causes(found, members.nodes, cases, unlike),
-        varied=varied(unlike),
+        unhealthy=with_causes(found, members.nodes, cases, unlike, peers),
+        varied=majority.varied(members.nodes),
+        kinds=kinds,
         notes=[
             f"{name}: replaced by a later file of its {what}" + ("" if is_same else OTHER_BOOT)
             for name, is_same in members.replaced.items()

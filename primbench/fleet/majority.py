@@ -25,7 +25,7 @@ def moves_results(field: str) -> bool:
 
 
 class Majority:
-    """The value of each field that more than half of the nodes have, where there is one.
+    """The value of each field that more nodes have than any other, and whether that is more than half of them.
 
     Of nodes on which a worker looked around: of others too little is known.
     """
@@ -33,43 +33,50 @@ class Majority:
     def __init__(self, nodes: Mapping[str, Node], known: Vocabulary) -> None:
         self._known = known
         seen = [node for node in nodes.values() if node.traits]
+        self._seen = len(seen)
         counts = Counter(number for node in seen for number in node.traits)
-        having: Counter[str] = Counter()
-        self._usual: dict[str, tuple[Any, int]] = {}
+        of_field: dict[str, list[tuple[Any, int]]] = {}
         for number, count in counts.items():
             name, value = known.traits[number]
-            having[name] += count
-            if 2 * count > len(seen):
-                self._usual[name] = (value, count)
-        for name, count in having.items():
-            if 2 * count < len(seen):
-                self._usual[name] = (None, len(seen) - count)
+            of_field.setdefault(name, []).append((value, count))
+        self._commonest: dict[str, tuple[Any, int]] = {}
+        for name, found in of_field.items():
+            without = self._seen - sum(count for _, count in found)
+            self._commonest[name] = max([*found, (None, without)], key=lambda each: each[1])
 
     def unlike(self, node: Node) -> list[Unlike]:
         """What the node has otherwise than most; of what one of them does not know nothing is told."""
+        return [each for each in self._unlike(node) if 2 * each.nodes > self._seen]
+
+    def _unlike(self, node: Node) -> list[Unlike]:
+        """The same of what the commonest value is, be that of most nodes or not."""
         own = self._known.traits_of(node)
-        others = self._usual.keys() - own.keys() if own else ()
-        names = [name for name in (*own, *others) if name in self._usual]
+        others = self._commonest.keys() - own.keys() if own else ()
         return [
             Unlike(field=name, value=own.get(name), usual=usual, nodes=count, rule=meaning_of(name).rule)
-            for name in names
-            for usual, count in [self._usual[name]]
+            for name in (*own, *others)
+            for usual, count in [self._commonest[name]]
             if not are_alike(name, own.get(name), usual) and UNKNOWN not in (own.get(name), usual)
         ]
 
+    def varied(self, nodes: Mapping[str, Node]) -> list[Varied]:
+        """The fields in which nodes differ, of those that are known to move results, and that some have in common."""
+        others: dict[str, list[tuple[Any, list[str]]]] = {}
+        for name, node in nodes.items():
+            for each in self._unlike(node):
+                if each.nodes > 1 and moves_results(each.field):
+                    _add(others.setdefault(each.field, []), each.value, name)
+        return [
+            Varied(field=field, usual=usual, nodes=count, others=found)
+            for field, found in others.items()
+            for usual, count in [self._commonest[field]]
+        ]
 
-def varied(unlike: Mapping[str, list[Unlike]]) -> list[Varied]:
-    """The fields in which nodes differ, of those that are known to move results. unlike: of every node, by name."""
-    usual: dict[str, Any] = {}
-    others: dict[str, list[tuple[Any, list[str]]]] = {}
-    for name, of_node in unlike.items():
-        for each in of_node:
-            if moves_results(each.field):
-                usual[each.field] = each.usual
-                found = others.setdefault(each.field, [])
-                nodes = next((nodes for value, nodes in found if value == each.value), None)
-                if nodes is None:
-                    found.append((each.value, [name]))
-                else:
-                    nodes.append(name)
-    return [Varied(field=field, usual=usual[field], others=found) for field, found in others.items()]
+
+def _add(found: list[tuple[Any, list[str]]], value: Any, name: str) -> None:
+    """Values need not be hashable."""
+    nodes = next((nodes for known, nodes in found if known == value), None)
+    if nodes is None:
+        found.append((value, [name]))
+    else:
+        nodes.append(name)

@@ -43,11 +43,18 @@ class OfNode(NamedTuple):
     metrics: dict[str, Value]
 
 
+class Kind(NamedTuple):
+    """By what machines are told apart that need not be equally fast: models, each once. cpu: None where unknown."""
+
+    cpu: str | None
+    gpus: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Node:
     """damage: of its file, where that is not whole. traits: numbers in Vocabulary; none where no worker came up.
 
-    boot: of its kernel, by which machines are told apart that have one name.
+    boot: of its kernel, by which machines are told apart that have one name. kind: None of a link, which has two.
     """
 
     path: Path
@@ -56,6 +63,7 @@ class Node:
     cases: dict[bytes, OfNode]
     traits: array[int]
     boot: str | None = None
+    kind: Kind | None = None
     damage: str | None = None
 
 
@@ -97,8 +105,16 @@ def read_node(path: Path, known: Vocabulary) -> Node:
         cases={key: _of_node(found) for key, found in records.items()},
         traits=array("L", sorted({known.number(*each) for each in _traits(results)})),
         boot=results.header.environment.machine.boot_id,
+        kind=_kind(results),
         damage=None if damage is None else str(damage),
     )
+
+
+def _kind(results: Results) -> Kind | None:
+    if results.header.member is not None and results.header.member.peer is not None:
+        return None
+    gpus = {gpu.name for worker in results.workers for gpu in worker.environment.devices.gpus or [] if gpu.name}
+    return Kind(results.header.environment.machine.cpu_model, tuple(sorted(gpus)))
 
 
 def _of_node(records: Sequence[Record]) -> OfNode:

@@ -13,12 +13,14 @@ from primbench.results.metrics import METRICS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from primbench.fleet.kinds import Peers
     from primbench.fleet.node import Node, Value, Vocabulary
     from primbench.spec.case import Case
 
 Judged = dict[bytes, dict[str, dict[str, "Value"]]]
 """Case -> metric -> node -> value, of all that a node may stand out by; the primary metric first."""
-Limits = dict[tuple[bytes, str], Limit]
+Limits = dict[tuple[bytes, str, "str | None"], Limit]
+"""Of a case and metric, and the kind of nodes that are judged among themselves; None is all nodes."""
 EMPTY = "it holds no case, and no other one does"
 NOT_RUN = "not run: its node died, was stopped, or still measures"
 
@@ -58,35 +60,57 @@ def _are_one(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
     )
 
 
-def limits_of(judged: Judged, cases: Mapping[bytes, Case]) -> Limits:
+def limits_of(judged: Judged, cases: Mapping[bytes, Case], peers: Peers) -> Limits:
     """From where on nodes stand out, as margins and false alarms allow."""
     margins = {key: margins_of(cases[key]) for key in judged}
     tests = {
-        (key, metric): Spread(
-            times_s=[value.time_s for value in values.values()],
+        (key, metric, kind): Spread(
+            times_s=[value.time_s for name, value in values.items() if kind in (None, peers[name])],
             margin=margins[key][metric],
-            group="means" if METRICS[metric].is_mean else is_its_own(cases[key].primitive, metric),
+            group=(kind, "means" if METRICS[metric].is_mean else is_its_own(cases[key].primitive, metric)),
         )
         for key, metrics in judged.items()
         for metric, values in metrics.items()
+        for kind in dict.fromkeys(peers[name] for name in values)
     }
     return limits(tests)
 
 
-def cases_of(nodes: Mapping[str, Node], known: Vocabulary, judged: Judged, limits: Limits) -> list[OfCase]:
+def cases_of(
+    nodes: Mapping[str, Node], known: Vocabulary, judged: Judged, limits: Limits, peers: Peers
+) -> list[OfCase]:
     """In the order in which nodes had them first."""
-    return [_case(key, nodes, known.cases[key], judged[key], limits) for key in known.cases]
-
-
-def _case(
-    key: bytes, nodes: Mapping[str, Node], case: Case, judged: Mapping[str, dict[str, Value]], limits: Limits
-) -> OfCase:
-    unmeasured = {name: reason for name, node in nodes.items() if (reason := _reason(node, key)) is not None}
-    margins = margins_of(case)
-    metrics = [
-        _metric(metric, values, limits[key, metric], margin=margins[metric], primary=place == 0)
-        for place, (metric, values) in enumerate(judged.items())
+    return [
+        _case(key, nodes, case, list(_metrics(key, case, judged[key], limits, peers)))
+        for key, case in known.cases.items()
     ]
+
+
+def _metrics(
+    key: bytes, case: Case, judged: Mapping[str, dict[str, Value]], limits: Limits, peers: Peers
+) -> Iterator[OfMetric]:
+    """A row for each kind that is judged among its own."""
+    margins = margins_of(case)
+    for place, (metric, values) in enumerate(judged.items()):
+        for kind, of_kind in _by_peers(values, peers):
+            limit = limits[key, metric, kind]
+            slowest = max(of_kind, key=lambda name: of_kind[name].time_s)
+            yield OfMetric(
+                metric=metric,
+                primary=place == 0,
+                nodes=len(of_kind),
+                median_s=limit.median_s,
+                scatter=limit.scatter,
+                margin=margins[metric],
+                limit=limit.ratio,
+                slowest=slowest,
+                ratio=of_kind[slowest].time_s / limit.median_s,
+                kind=kind,
+            )
+
+
+def _case(key: bytes, nodes: Mapping[str, Node], case: Case, metrics: list[OfMetric]) -> OfCase:
+    unmeasured = {name: reason for name, node in nodes.items() if (reason := _reason(node, key)) is not None}
     return OfCase(
         case=case,
         metrics=metrics,
@@ -101,30 +125,19 @@ def _reason(node: Node, key: bytes) -> str | None:
     return node.cases[key].reason if key in node.cases else NOT_RUN
 
 
-def _metric(metric: str, values: Mapping[str, Value], limit: Limit, *, margin: float, primary: bool) -> OfMetric:
-    slowest = max(values, key=lambda name: values[name].time_s)
-    return OfMetric(
-        metric=metric,
-        primary=primary,
-        nodes=len(values),
-        median_s=limit.median_s,
-        scatter=limit.scatter,
-        margin=margin,
-        limit=limit.ratio,
-        slowest=slowest,
-        ratio=values[slowest].time_s / limit.median_s,
-    )
+def _by_peers(values: Mapping[str, Value], peers: Peers) -> Iterator[tuple[str | None, dict[str, Value]]]:
+    """The values of those that are judged among the same nodes, kinds by name and then what is beside all."""
+    for kind in sorted({peers[name] for name in values}, key=lambda kind: (kind is None, kind or "")):
+        yield kind, {name: value for name, value in values.items() if peers[name] == kind}
 
 
 def unhealthy(
     nodes: Mapping[str, Node],
     cases: Sequence[OfCase],
-    judged: Judged,
-    limits: Limits,
+    outlying: Mapping[str, list[Outlying]],
     unlike: Mapping[str, list[Unlike]],
 ) -> Iterator[OfNode]:
     """The nodes in which something is wrong, those first that are slower by most."""
-    outlying = _outlying(judged, limits)
     found = []
     for name, node in nodes.items():
         unmeasured = {number: case.unmeasured[name] for number, case in enumerate(cases) if name in case.unmeasured}
@@ -143,15 +156,21 @@ def unhealthy(
     yield from sorted(found, key=lambda each: -max((one.ratio for one in each.outlying), default=0.0))
 
 
-def _outlying(judged: Judged, limits: Limits) -> dict[str, list[Outlying]]:
+def outlying_of(judged: Judged, limits: Limits, peers: Peers) -> dict[str, list[Outlying]]:
     """Node -> in what it is slower than its own sampling noise, the scatter of the others and the margin explain."""
     found: dict[str, list[Outlying]] = {}
     for number, (key, metrics) in enumerate(judged.items()):
         for metric, values in metrics.items():
-            limit = limits[key, metric]
             for name, value in values.items():
+                limit = limits[key, metric, peers[name]]
                 if limit.ratio is not None and value.least_s > limit.ratio * limit.median_s:
                     found.setdefault(name, []).append(
-                        Outlying(case=number, metric=metric, time_s=value.time_s, ratio=value.time_s / limit.median_s)
+                        Outlying(
+                            case=number,
+                            metric=metric,
+                            time_s=value.time_s,
+                            ratio=value.time_s / limit.median_s,
+                            kind=peers[name],
+                        )
                     )
     return found

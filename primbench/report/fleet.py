@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from primbench.compare.shown import shown_ratio
+from primbench.fleet.outliers import FEWEST
 from primbench.report import table
 from primbench.report.document import Check, Document
 from primbench.report.environment import shown
@@ -20,8 +21,9 @@ from primbench.units import UNKNOWN, format_percent, format_time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.fleet.findings import Against, Fleet, OfCase, OfMetric, OfNode
+    from primbench.fleet.findings import Against, Fleet, KindOfNode, OfCase, OfMetric, OfNode, Varied
 
+ALL = "all"
 MOST_NODES = 8
 MOST_WORDS = 3
 TELLING = 10.0  # a node has to be so many times as slow to stand out: too few nodes for their scatter
@@ -58,7 +60,8 @@ def _headline(fleet: Fleet) -> str:
         return f"{count}: {'; '.join(clauses)}."
     if not _is_told(fleet):
         return f"{count}: too few, or too unlike, to tell a slow one."
-    return f"{'; '.join([f'Nothing stands out among {count}', *_untold(fleet)])}."
+    kinds = f" of {len(fleet.kinds)} kinds" if fleet.kinds else ""
+    return f"{'; '.join([f'Nothing stands out among {count}{kinds}', *_untold(fleet)])}."
 
 
 def _untold(fleet: Fleet) -> Iterator[str]:
@@ -119,7 +122,8 @@ def _slowest(fleet: Fleet, slow: Sequence[OfNode]) -> str:
     likely = f", likely {first.likely}" if first.likely else ""
     case = name_of(fleet.cases[worst.case].case, with_place=False)
     who = f"{named([each.node for each in slow])}: {first.node}" if len(slow) > 1 else f"{first.node},"
-    return f"slower: {who} {shown_ratio(worst.ratio)} times as long in {case}{likely}"
+    whose = f" as kind {worst.kind}" if worst.kind else ""
+    return f"slower: {who} {shown_ratio(worst.ratio)} times as long{whose} in {case}{likely}"
 
 
 def _parts(fleet: Fleet) -> list[Table | str]:
@@ -132,28 +136,28 @@ def _found(fleet: Fleet) -> list[Table | str]:
 
 
 def _table(fleet: Fleet) -> Table:
-    columns = ["case", "metric", f"{fleet.what}s", "median", "scatter", "slowest", "ratio", "too slow above", "verdict"]
+    kind = ["kind"] if fleet.kinds else []
+    rest = [f"{fleet.what}s", "median", "scatter", "slowest", "ratio", "too slow above", "verdict"]
+    whose = "its kind" if fleet.kinds else f"all {fleet.what}s"
+    title = f"{fleet.folder}  (ratio of times to the median of {whose})"
+    return Table(title, ["case", "metric", *kind, *rest], list(_table_rows(fleet)), list(_unmeasured(fleet)))
+
+
+def _table_rows(fleet: Fleet) -> Iterator[list[str]]:
+    """Each case by its first metric, and by others in which a node stands out; a row a kind of nodes."""
     outlying = _by_metric(fleet)
-    rows = [
-        [
-            name if each.primary else "",
-            *_cells(each),
-            _verdict(each, outlying.get((number, each.metric), []), fleet.what),
-        ]
-        for number, case in enumerate(fleet.cases)
-        for name in [name_of(case.case)]
-        for each in case.metrics
-        if each.primary or (number, each.metric) in outlying
-    ]
-    title = f"{fleet.folder}  (ratio of times to the median of all {fleet.what}s)"
-    return Table(title, columns, rows, list(_unmeasured(fleet)))
+    for number, case in enumerate(fleet.cases):
+        for each in case.metrics:
+            slow = outlying.get((number, each.metric, each.kind), [])
+            if each.primary or slow:
+                name, kind = name_of(case.case) if each.primary else "", [each.kind or ALL] if fleet.kinds else []
+                yield [name, heading(each.metric), *kind, *_cells(each), _verdict(each, slow, fleet.what)]
 
 
 def _cells(found: OfMetric) -> list[str]:
     limit = shown_ratio(found.limit) if found.limit is not None and _tells(found) else UNKNOWN
     scatter = UNKNOWN if found.scatter is None else format_percent(found.scatter)
-    times = [format_time(found.median_s), scatter, found.slowest, shown_ratio(found.ratio), limit]
-    return [heading(found.metric), str(found.nodes), *times]
+    return [str(found.nodes), format_time(found.median_s), scatter, found.slowest, shown_ratio(found.ratio), limit]
 
 
 def _verdict(found: OfMetric, slow: Sequence[str], what: str) -> str:
@@ -162,12 +166,12 @@ def _verdict(found: OfMetric, slow: Sequence[str], what: str) -> str:
     return "= none stands out" if _tells(found) else f"? too few {what}s for their scatter"
 
 
-def _by_metric(fleet: Fleet) -> dict[tuple[int, str], list[str]]:
-    """Case and metric -> the nodes that stand out by it."""
-    found: dict[tuple[int, str], list[str]] = {}
+def _by_metric(fleet: Fleet) -> dict[tuple[int, str, str | None], list[str]]:
+    """Case, metric and kind -> the nodes that stand out by it among these."""
+    found: dict[tuple[int, str, str | None], list[str]] = {}
     for node in fleet.unhealthy:
         for each in node.outlying:
-            found.setdefault((each.case, each.metric), []).append(node.node)
+            found.setdefault((each.case, each.metric, each.kind), []).append(node.node)
     return found
 
 
@@ -237,15 +241,29 @@ def _unlike(fleet: Fleet, found: OfNode) -> Iterator[str]:
 
 def _notes(fleet: Fleet) -> Iterator[str]:
     yield from (f"! {file}: {reason}" for file, reason in fleet.unreadable.items())
+    yield from _kinds(fleet.kinds)
     for each in fleet.varied:
         others = [f"{shown(each.field, value, 'none')} on {named(nodes)}" for value, nodes in each.others]
-        yield f"not alike: {each.field} {shown(each.field, each.usual, 'none')} on most nodes, {named(others)}"
+        usual = f"{shown(each.field, each.usual, 'none')} on {_most(each, fleet)}"
+        yield f"not alike: {each.field} {usual}, {named(others)}"
     yield from fleet.notes
     if _is_told(fleet):
         yield (
             f"a {fleet.what} is too slow where it exceeds what lognormal scatter of healthy ones makes of any of them, "
             f"in any case, in {format_percent(fleet.false_alarms)} of fleets, and the case's margin"
         )
+
+
+def _most(found: Varied, fleet: Fleet) -> str:
+    return "most nodes" if 2 * found.nodes > len(fleet.nodes) else f"{found.nodes} of {len(fleet.nodes)} nodes"
+
+
+def _kinds(kinds: Sequence[KindOfNode]) -> Iterator[str]:
+    """Which there are, and which of them have too few nodes."""
+    for each in kinds:
+        models = ", ".join([each.cpu or "an unknown CPU", *each.gpus])
+        among = "judged among themselves" if each.is_enough else f"fewer than {FEWEST}, so beside all nodes"
+        yield f"kind {each.name}: {models}: {len(each.nodes)} nodes ({named(each.nodes)}), {among}"
 
 
 def _checks(fleet: Fleet) -> Iterator[Check]:
@@ -279,7 +297,7 @@ def _rows(fleet: Fleet) -> Iterator[dict[str, object]]:
             yield (
                 {"primitive": case.case.primitive, "backend": case.case.backend, "device": case.case.device}
                 | asdict(each)
-                | {"outliers": " ".join(outlying.get((number, each.metric), []))}
+                | {"outliers": " ".join(outlying.get((number, each.metric, each.kind), []))}
                 | dict(case.case.parameters)
                 | {f"label_{name}": value for name, value in case.case.labels.items()}
             )

@@ -203,6 +203,53 @@ def test_machines_of_one_name_are_told_apart_and_so_is_what_they_were_measured_b
     assert f"not alike: primbench_version {__version__} on most nodes, 0.0.9 on n2-2" in invoke("fleet", folder).stdout
 
 
+def with_cpu(model: str) -> Callable[[Results], Results]:
+    """Another model of CPU, as header and workers have it."""
+
+    def change(results: Results) -> Results:
+        here = results.header.environment
+        there = replace(here, machine=replace(here.machine, cpu_model=model))
+        workers = [replace(each, environment=there) for each in results.workers]
+        return replace(results, header=replace(results.header, environment=there), workers=workers)
+
+    return change
+
+
+def test_nodes_of_two_kinds_are_judged_each_among_their_own(
+    invoke: Callable[..., Result], made_fleet: MadeFleet
+) -> None:
+    """Half of the nodes have a CPU that is twice as fast; a node that is 12 % slow for its kind is one of these."""
+    kinds = {f"n{number}": with_cpu("Quick CPU") for number in range(9, 17)}
+    folder = made_fleet([2.0] * 8 + [1.0] * 7 + [1.12], kinds)
+    fleet, code = found(invoke, folder)
+    assert (1, ["n16"]) == (code, [each["node"] for each in fleet["unhealthy"]])
+    (slow,) = fleet["unhealthy"]
+    quick = next(each["name"] for each in fleet["kinds"] if each["cpu"] == "Quick CPU")
+    assert {quick} == {each["kind"] for each in slow["outlying"]}
+    assert all(1.09 < each["ratio"] < 1.15 for each in slow["outlying"])
+    assert [(8, True), (8, True)] == [(len(each["nodes"]), each["is_enough"]) for each in fleet["kinds"]]
+    assert {"A", "B"} == {each["kind"] for case in fleet["cases"] for each in case["metrics"]}
+    text = invoke("fleet", folder).stdout
+    assert "16 nodes: slower: n16, 1.1" in text
+    assert f"times as long as kind {quick} in " in text
+    assert f"\nkind {quick}: Quick CPU: 8 nodes (n10, n11, n12, n13 and 4 more), judged among themselves" in text
+    assert "not alike: machine.cpu_model " in text, "no value is that of most"
+    assert " on 8 of 16 nodes, " in text
+
+
+def test_a_kind_with_too_few_nodes_says_so_and_stays_beside_all(
+    invoke: Callable[..., Result], made_fleet: MadeFleet
+) -> None:
+    folder = made_fleet([1.0] * 8 + [1.0, 1.5], {f"n{number}": with_cpu("Other CPU") for number in (9, 10)})
+    fleet, code = found(invoke, folder)
+    assert (1, ["n10"]) == (code, [each["node"] for each in fleet["unhealthy"]])
+    assert [(8, True), (2, False)] == [(len(each["nodes"]), each["is_enough"]) for each in fleet["kinds"]]
+    text = invoke("fleet", folder).stdout
+    assert "kind B: Other CPU: 2 nodes (n10, n9), fewer than 3, so beside all nodes" in text
+    healthy = made_fleet([1.0] * 10, {f"n{number}": with_cpu("Other CPU") for number in (9, 10)}, seed=1)
+    assert invoke("fleet", healthy).stdout.startswith("Nothing stands out among 10 nodes of 2 kinds.")
+
+
 def test_what_is_written_alike_is_told_of_no_node(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
     """Kernels keep a little more or less of the memory for themselves; an older file may have no list for none."""
     changes = {f"n{rank}": with_limits(shm_bytes=2**38 + rank * 2**20, io_limits=[]) for rank in range(1, 6)}

@@ -1,0 +1,49 @@
+"""Nodes of several kinds, which need not be equally fast: each is judged among its own, where these are enough."""
+
+from __future__ import annotations
+
+from string import ascii_uppercase
+from typing import TYPE_CHECKING
+
+from primbench.fleet.findings import KindOfNode
+from primbench.fleet.outliers import FEWEST
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from primbench.fleet.node import Kind, Node
+
+Peers = dict[str, "str | None"]
+"""Node -> the kind among which it is judged, by name; None: among all nodes."""
+
+
+def kinds_of(nodes: Mapping[str, Node]) -> list[KindOfNode]:
+    """Those with the most nodes first; [] where all nodes are of one kind."""
+    found: dict[Kind, list[str]] = {}
+    for name, node in nodes.items():
+        if node.kind is not None:
+            found.setdefault(node.kind, []).append(name)
+    if len(found) < 2:
+        return []
+    ordered = sorted(found.items(), key=lambda each: -len(each[1]))
+    return [
+        KindOfNode(
+            name=_letters(number), cpu=kind.cpu, gpus=list(kind.gpus), nodes=of_kind, is_enough=_are_enough(of_kind)
+        )
+        for number, (kind, of_kind) in enumerate(ordered)
+    ]
+
+
+def _are_enough(nodes: Sequence[str]) -> bool:
+    return len(nodes) >= FEWEST
+
+
+def _letters(number: int) -> str:
+    """A to Z, then AA and so on."""
+    more, last = divmod(number, len(ascii_uppercase))
+    return (_letters(more - 1) if more else "") + ascii_uppercase[last]
+
+
+def peers_of(nodes: Mapping[str, Node], kinds: Sequence[KindOfNode]) -> Peers:
+    """Nodes of a kind that has too few stay beside all."""
+    return dict.fromkeys(nodes) | {name: kind.name for kind in kinds if kind.is_enough for name in kind.nodes}
