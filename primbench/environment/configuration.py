@@ -152,9 +152,9 @@ def configuration_files(root: Path, environ: Mapping[str, str] = os.environ) -> 
         path = _under(root, name, environ)
         try:
             if path.is_file():
-                found[homely(name)] = _sha256(path)
+                found[recorded(name)] = _sha256(path)
         except OSError as error:
-            found[homely(name)] = f"{error.strerror}"
+            found[recorded(name)] = f"{error.strerror}"
     return found
 
 

@@ -24,6 +24,7 @@ from primbench.environment.configuration import (
     of_file,
     of_variable,
     other_variables,
+    recorded,
     variables,
 )
 from primbench.environment.libraries import (
@@ -260,7 +261,8 @@ def _environment_bytes(root: Path, pid: int) -> int:
 
 
 def _nccl_plugins(root: Path, pid: int) -> dict[str, str]:
-    return rdma.plugins(root_of(root, pid), environ_of(root, pid))
+    found = rdma.plugins(root_of(root, pid), environ_of(root, pid))
+    return {recorded(name): where for name, where in found.items()}
 
 
 READERS = {

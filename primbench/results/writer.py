@@ -10,12 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from primbench.environment import fingerprint
 from primbench.errors import FileError, OutputError
 from primbench.registry import named_files
 from primbench.results.file import Results, encode
 from primbench.results.record import SCHEMA_VERSION, Header, Line, Record, Worker
-from primbench.spec.confidential import HIDDEN, hidden, is_secret
+from primbench.spec.confidential import hidden, hidden_command, hidden_labels
 from primbench.system import outputs
 from primbench.system.files import utf8
 from primbench.system.jsonlines import MAX_LINE_BYTES, decompress, is_compressed
@@ -145,13 +147,15 @@ def header(
     """The header of a new results file: this process's environment, secrets hidden, the time now."""
     return Header(
         schema_version=SCHEMA_VERSION,
-        command=[hidden(utf8(argument)) for argument in command],
+        command=hidden_command(map(utf8, command)),
         started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        labels={utf8(name): HIDDEN if is_secret(name) else hidden(utf8(value)) for name, value in labels.items()},
+        labels=hidden_labels({utf8(name): utf8(value) for name, value in labels.items()}),
         environment=fingerprint.collect(gpus=False),
         kernels={utf8(path): sha256 for path, sha256 in named_files().items()},
         member=member,
-        captured={utf8(title): each for title, each in (captured or {}).items()},
+        captured={
+            hidden(utf8(title)): replace(each, step=hidden(each.step)) for title, each in (captured or {}).items()
+        },
     )
 
 

@@ -17,6 +17,7 @@ from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest
 from primbench.registry import backends_of, problem_class
 from primbench.spec.captured import PARTS, WHOLE
 from primbench.spec.case import Case
+from primbench.spec.confidential import hidden_labels
 from primbench.spec.defaults import ALL
 from primbench.workers.process import ask_a_worker
 from primbench.workers.protocol import Ready
@@ -133,7 +134,7 @@ def _case(problem: Problem, labels: Mapping[str, str], place: Place, method: Met
         device=device,
         method=method,
         placement=placement,
-        labels=dict(labels),
+        labels=hidden_labels(labels),
     )
 
 

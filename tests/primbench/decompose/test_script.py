@@ -325,6 +325,12 @@ def test_a_step_within_backward_ends_in_the_thread_that_learns(tmp_path: Path) -
     assert 1 == Counter(call.name for call in step.calls)["addmm"]
 
 
+def test_no_secret_of_a_script_is_in_what_the_step_is_called(tmp_path: Path) -> None:
+    words = ["9", "--epochs", "3", "-H", "Authorization: Bearer X9", "-pX9", "--password", "-X9", '{"token": "X9"}']
+    step = outcome(tmp_path, TRAINING.format(at_each="pass"), *words, number=4)
+    assert "own.py 9 --epochs 3 -H *** -p*** --password *** ***, between" in step.of
+
+
 @pytest.mark.parametrize(
     ("last", "how"),
     [
