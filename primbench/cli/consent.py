@@ -7,20 +7,18 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from primbench.cli.echo import say
 from primbench.cli.options import kernels_options
 from primbench.errors import InvalidRequest
 from primbench.registry import named_files
-from primbench.runtimes.oci import names_a_file
-from primbench.spec.arm import HOST_IMAGE, Arm, format_arm
-from primbench.spec.confidential import hidden
-from primbench.spec.placement import THREAD_VARIABLES
+from primbench.runtimes.programs import chooses, in_full
 from primbench.spec.study import with_itself, with_neighbour
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from primbench.spec.arm import Arm
 
 
 def check_own(path: str, arms: Sequence[Arm], named: Sequence[Arm]) -> None:
@@ -33,7 +31,7 @@ def check_own(path: str, arms: Sequence[Arm], named: Sequence[Arm]) -> None:
         if list(named) != begun_with:
             raise InvalidRequest("--arm and --resume: a study goes on with the arms and cases it was begun with")
         return
-    choosing = [arm for arm in begun_with if _chooses(arm)]
+    choosing = [arm for arm in begun_with if chooses(arm)]
     if choosing:
         _ask(path, choosing, begun_with)
 
@@ -49,28 +47,14 @@ def _named_by_hand(arms: Sequence[Arm]) -> list[Arm]:
 def _ask(path: str, choosing: Sequence[Arm], arms: Sequence[Arm]) -> None:
     """Raises InvalidRequest where nobody says yes."""
     for arm in choosing:
-        say(f"{path} has this run: {_words(arm)}", err=True)
+        say(f"{path} has this run: {in_full(arm)}", err=True)
     if sys.stdin.isatty() and sys.stderr.isatty():
         if not click.confirm("Run it?", err=True):
             raise InvalidRequest(f"{path}: its arms are not run")
         return
-    named = [word for arm in arms for word in ("--arm", _words(arm))]
+    named = [word for arm in arms for word in ("--arm", in_full(arm))]
     again = ["primbench", *kernels_options(named_files()), "study", "--resume", path, *named]
     raise InvalidRequest(
         f"{path}: machines, images, variables, filters and preloads of its arms can have any program run: where they "
         f"are yours, name them again: {shlex.join(again)}"
     )
-
-
-def _chooses(arm: Arm) -> bool:
-    """Whether it has other programs run than those that are here, or elsewhere, or changes which ones are."""
-    counts = [name in THREAD_VARIABLES and value.isdecimal() for name, value in arm.variables.items()]
-    files = (arm.preload, arm.fuse_overlay, names_a_file(arm.seccomp))
-    return arm.image not in (None, HOST_IMAGE) or any((arm.passed, arm.is_far, *files)) or not all(counts)
-
-
-def _words(arm: Arm) -> str:
-    try:
-        return hidden(format_arm(arm))
-    except InvalidRequest:  # an arm that no command line can name
-        return hidden(msgspec.json.encode(arm).decode())

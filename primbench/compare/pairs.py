@@ -24,6 +24,7 @@ from primbench.compare.step import compare_steps
 from primbench.compare.verdicts import against, verdicts
 from primbench.errors import InvalidField, InvalidRequest, near
 from primbench.results.cpu_speed import SLOWED
+from primbench.runtimes.programs import told
 from primbench.spec.captured import WHOLE
 from primbench.spec.study import AGAIN
 from primbench.units import format_percent
@@ -128,7 +129,9 @@ def _compared(baseline: Side, others: Sequence[Side], again: Side | None, matchi
     arms = _with_learnt(arms, baseline, others)
     arms = [explained(arm, baseline, side) for arm, side in zip(arms, others, strict=True)]
     compared = [*arms, *([itself] if itself else [])]
-    notes += [*notes_sent(every), *notes_beside(every), *_slowed_cpu(every, compared), *_held_up(compared)]
+    arms_asked = [side.arm for side in (baseline, *others) if side.arm]
+    notes += [*told(arms_asked), *notes_sent(every), *notes_beside(every), *_slowed_cpu(every, compared)]
+    notes += _held_up(compared)
     return Comparison(
         baseline=baseline.name,
         paired=True,

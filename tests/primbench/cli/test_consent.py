@@ -76,6 +76,22 @@ def test_arms_that_choose_programs_are_shown_and_named_again(
     assert 0 == done.exit_code, done.output
 
 
+@pytest.mark.parametrize(
+    "words", ["host:preload=/tmp/x.so", "ssh:far,config=/tmp/ssh", "docker:image=mine", "host:env.PYTHONPATH=/tmp/x"]
+)
+def test_what_an_arm_has_run_stands_in_the_pages_whatever_it_is_called(
+    invoke: Callable[..., Result], written: Callable[..., Path], tmp_path: Path, words: str
+) -> None:
+    path = written("host", f"{words},name=fast", "host:cpus=2,name=small")
+    told = f"fast has this run: {words},name=fast"
+    for export in ("--markdown", "--report", "--json"):
+        shown = invoke("compare", path, export, tmp_path / export)
+        assert told in shown.stdout, shown.stderr
+        assert told in (tmp_path / export).read_text().replace("\\", "")
+    assert "small has this run" not in shown.stdout, "it has no other programs run"
+    assert "has this run" not in invoke("compare", written("host", words)).stdout, "its name says it"
+
+
 NEIGHBOUR = '"neighbour":{"words":"launch","primitive":"launch","parameters":{}}'
 
 
@@ -158,7 +174,10 @@ def test_a_secret_is_in_no_file_and_no_table(tmp_path: Path) -> None:
     ]
     words += ["--arm", "host", "--arm", "host:env.MY_TOKEN", "--pairs", "1", "--min-time", "1ms", "--max-time", "5ms"]
     words += ["--label", "api_key=hunter2", "--label", "from=https://me:hunter2@there/x", "-o", path]
+    for label in ("https://there/x?access_token=hunter2", "Authorization: Bearer hunter2", "dsn=a;password=hunter2"):
+        words += ["--label", f"of={label}"]
     environment = os.environ | {"MY_TOKEN": "hunter2", "NCCL_SOCKET_URL": "tcp://me:hunter2@there:1"}
+    environment |= {"NCCL_NET_PLUGIN": "x?token=hunter2", "NCCL_TOPO_FILE": __file__ + "?token=hunter2"}
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert "host:env.MY_TOKEN against host" in done.stdout, done.stderr
     assert "hunter2" not in done.stdout + done.stderr + path.read_text()
