@@ -6,8 +6,9 @@ A command's file is imported when the command is used, so that --help costs litt
 from __future__ import annotations
 
 import importlib
+import os
 import signal
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -120,6 +121,7 @@ class LazyGroup(Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             with ctrl_c_raises():
+                _sweep()
                 return super().invoke(ctx)
         except click.UsageError as error:
             _refuse(ctx, error)
@@ -138,6 +140,31 @@ class LazyGroup(Group):
         except (KeyboardInterrupt, click.Abort):  # Abort: Ctrl-C at a prompt
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _sweep() -> None:
+    """Clear away what was left in TMPDIR by those that were killed, whatever the command; where nothing was, look only.
+
+    A folder that is locked belongs to one that runs.
+    """
+    with suppress(OSError), os.scandir(os.environ.get("TMPDIR") or "/tmp") as entries:
+        if any(_may_be_left(entry) for entry in entries):
+            from primbench.runtimes.leftovers import sweep
+
+            sweep()
+
+
+def _may_be_left(entry: os.DirEntry[str]) -> bool:
+    if not entry.name.startswith("primbench-") or not entry.is_dir(follow_symlinks=False):
+        return False
+    from primbench.system.locks import is_held
+
+    try:
+        return not is_held(f"{entry.path}/to-clear.json")
+    except FileNotFoundError:
+        return True
+    except OSError:  # somebody else's
+        return False
 
 
 def _refuse(ctx: click.Context, error: click.UsageError) -> NoReturn:

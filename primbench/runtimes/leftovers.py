@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import stat
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _PREFIX = "primbench-"
-_TO_DO = "to-clear.json"
+_LAUNCH = re.compile(_PREFIX + "[a-z0-9_]+")  # other folders of this prefix, as of files, have a second "-"
+_NEW, _TO_DO = "new", "to-clear.json"
+_MADE_WITHIN_S = 600.0
 _STEP_TIMEOUT_S = 60.0
 _CLEARED_WITHIN_S = 10.0
 _REMOVED_WITHIN_S = 5.0
@@ -50,7 +53,7 @@ def launch_folder() -> Iterator[Path]:
     """
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     try:
-        with open(folder / "new", "wb") as held:
+        with open(folder / _NEW, "wb") as held:
             lock(held.fileno())
             _note(held.fileno(), ToDo())
             os.rename(held.name, folder / _TO_DO)  # renamed once locked, so that no sweep finds it unlocked
@@ -81,6 +84,9 @@ def _sweep(folder: Path) -> None:
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         return  # only what nobody else can have written to says what is to be run
+    if not os.path.lexists(folder / _TO_DO):
+        _sweep_begun(folder, time.time() - status.st_mtime)
+        return
     with open(folder / _TO_DO, "rb+") as file:
         if lock(file.fileno()) is not True:
             return
@@ -94,6 +100,13 @@ def _sweep(folder: Path) -> None:
             if mount.kind in ("cgroup", "cgroup2"):
                 remove_groups(_called(folder.name, mount.point))
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep_begun(folder: Path, age_s: float) -> None:
+    """One whose maker was killed before it had locked it, unless it may be at that yet. Raises OSError."""
+    if _LAUNCH.fullmatch(folder.name) and age_s > _MADE_WITHIN_S:
+        (folder / _NEW).unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def _unmount(folder: Path) -> None:

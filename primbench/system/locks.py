@@ -29,6 +29,15 @@ def lock(descriptor: int) -> bool | None:
     return True
 
 
+def is_held(path: str) -> bool:
+    """Whether some process has the file. Raises OSError."""
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return lock(descriptor) is False
+    finally:
+        os.close(descriptor)
+
+
 def holder(descriptor: int, root: Path = Path("/")) -> str:
     """Who has it, in words: the kernel names processes of this machine and of this process's namespace alone."""
     status = os.fstat(descriptor)
