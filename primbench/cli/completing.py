@@ -20,6 +20,16 @@ def complete(words: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
     return lambda ctx, parameter, incomplete: [word for word in words() if word.startswith(incomplete)]
 
 
+def complete_listed(words: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
+    """The same of the last one of a list."""
+
+    def completed(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{word}" for word in words() if word.startswith(last)]
+
+    return completed
+
+
 def complete_suite(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Found:
     """The name of a shipped suite, a study's first where studies are run, or, once none fits, a file."""
     import primbench.suites as suites

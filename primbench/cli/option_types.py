@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from primbench import units
+from primbench.cli.completing import complete_listed
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     Choice = click.Choice[str]
@@ -21,11 +24,20 @@ else:
 LONGEST_TIMEOUT_S = 8760 * 3600.0  # a year; select(2) refuses what its clock cannot hold
 
 
-class Dtype(Choice):
-    """One of several dtypes, by its name or a shorter one."""
+class Choices(Choice):
+    """One of several words, or a list of them; a dtype also goes by a shorter name."""
+
+    def __init__(self, words: Sequence[str], *, of_dtypes: bool = False) -> None:
+        super().__init__(words)
+        self._full = dtype if of_dtypes else str
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return super().convert(dtype(value), param, ctx)
+        return tuple(super(Choices, self).convert(self._full(each), param, ctx) for each in value.split(","))
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [*map(CompletionItem, complete_listed(lambda: self.choices)(ctx, param, incomplete))]
 
 
 class Whole(click.IntRange):
@@ -93,6 +105,11 @@ def dtype(text: str) -> str:
         return full_name(text)
     except InvalidRequest as error:
         raise click.BadParameter(str(error)) from None
+
+
+def dtypes(text: str) -> tuple[str, ...]:
+    """One dtype's name here, or those of a list."""
+    return tuple(map(dtype, text.split(",")))
 
 
 def device(text: str) -> str:

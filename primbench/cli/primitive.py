@@ -14,8 +14,8 @@ from primbench.problem import Problem, fields_of
 from primbench.units import parse_counts
 
 PRODUCT = (
-    "An option of the problem may be given several times, and a whole number as a list, 16,4K, or a sweep "
-    "MIN:MAX:FACTOR: every combination is run."
+    "An option of the problem may be given several times, and numbers and choices as a list, 16,4K or fp16,bf16, or a "
+    "whole number as a sweep, MIN:MAX:FACTOR: every combination is run."
 )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from primbench.cli.completing import complete_suite
-from primbench.cli.option_types import Dtype, parsed
+from primbench.cli.option_types import Choices, parsed
 from primbench.cli.options import GroupedOption
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Value, fields_of
@@ -63,7 +63,7 @@ def _option(field: dataclasses.Field[Any]) -> click.Option:
         shown = f" [default: {name}]" if field.default else ""
         return GroupedOption([f"{flag}/--no-{name}", field.name], group="Problem", default=None, help=f"{text}.{shown}")
     choices = [choice for choice in field.metadata["choices"] if choice]
-    kind = _one_of(field.name, choices) if choices else type(field.default)
+    kind = Choices(choices, of_dtypes=field.name == "dtype") if choices else type(field.default)
     return GroupedOption([flag, field.name], group="Problem", type=kind, multiple=True, help=f"{text}.{shown}")
 
 
@@ -88,10 +88,6 @@ def _is_number(field: dataclasses.Field[Any]) -> bool:
 def _numbers(written: str, unit: Any) -> Any:
     """As sizes; below 0, too, which the field itself refuses, or not."""
     return (int(written),) if written.startswith("-") and written[1:].isdecimal() else _counts(written, unit)
-
-
-def _one_of(name: str, choices: list[str]) -> click.Choice[str]:
-    return Dtype(choices) if name == "dtype" else click.Choice(choices)
 
 
 def _written(default: Any, unit: str | None) -> str:
@@ -149,13 +145,16 @@ def _all_of(started: World, asked: tuple[Value, ...] | None) -> tuple[Value, ...
     return (started.size,)
 
 
+def _listed(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
 def _given(problem: type[Problem], values: dict[str, Any]) -> dict[str, tuple[Value, ...]]:
     """The fields that the command line names, each with all its values."""
     given: dict[str, tuple[Value, ...]] = {}
     for field in fields_of(problem):
         value = values[field.name]
         if value is not None and value != ():
-            values_given = value if isinstance(value, tuple) else (value,)
-            every = itertools.chain(*values_given) if _is_number(field) else values_given
-            given[field.name] = tuple(dict.fromkeys(every))
+            lists = map(_listed, _listed(value))  # of a repeated option, which may be of lists itself
+            given[field.name] = tuple(dict.fromkeys(itertools.chain(*lists)))
     return given

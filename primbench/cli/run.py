@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import click
 
 from primbench.cli.captured import threads_of
-from primbench.cli.completing import complete, complete_set, complete_suite
-from primbench.cli.option_types import dtype
+from primbench.cli.completing import complete_listed, complete_set, complete_suite
+from primbench.cli.option_types import dtypes
 from primbench.cli.options import (
     GroupedCommand,
     GroupedOption,
@@ -25,7 +26,7 @@ from primbench.dtypes import ITEMSIZE_BYTES
 def _run(suite: str, **values: Any) -> None:
     import primbench.suites as suites
 
-    overrides = {"dtype": tuple(dict.fromkeys(values["dtype"]))} if values["dtype"] else None
+    overrides = {"dtype": tuple(dict.fromkeys(itertools.chain(*values["dtype"])))} if values["dtype"] else None
     entries = suites.read(suite, only=values["primitives"] or None, set=values["set_name"], overrides=overrides)
     if suite.endswith(".toml"):
         said = suites.study(suite)
@@ -47,11 +48,11 @@ command = GroupedCommand(
         GroupedOption(
             ["--dtype"],
             group="Problem",
-            type=dtype,
+            type=dtypes,
             metavar="NAME",
             multiple=True,
-            shell_complete=complete(lambda: ITEMSIZE_BYTES),
-            help="Instead of the suite's; repeatable.",
+            shell_complete=complete_listed(lambda: ITEMSIZE_BYTES),
+            help="Instead of the suite's, or a list of them; repeatable.",
         ),
         *versus_options(),
         *fleet_options(),

@@ -26,6 +26,8 @@ TYPED = {
     "primbench gemm --against ref": "primbench gemm --against reference:h",
     "primbench gemm --against mi": "primbench gemm --against mine",
     "primbench compare x.jsonl --against mi": "primbench compare x.jsonl --against mine",
+    "primbench gemm --dtype fp16,b": "primbench gemm --dtype fp16,bfloat16",
+    "primbench run quick --dtype fp16,b": "primbench run quick --dtype fp16,bfloat16",
     "primbench gemm --dty": "primbench gemm --dtype",
     "primbench show 'a b": "primbench show a b.jsonl",
 }
