@@ -16,7 +16,7 @@ from primbench.problem import Problem, Value, fields_of
 from primbench.registry import build, required
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from primbench.cli.measuring import Entries
     from primbench.distributed.world import World
@@ -53,25 +53,27 @@ def _argument(field: dataclasses.Field[Any]) -> click.Argument:
 def _option(field: dataclasses.Field[Any]) -> click.Option:
     """The option of a problem's field: repeatable, but for a bool, which is a --x/--no-x pair."""
     name = field.name.replace("_", "-")
-    flag = f"-{name}" if len(name) == 1 else f"--{name}"
+    flags = [f"-{name}", f"--{name}"] if len(name) == 1 else [f"--{name}"]
     text = field.metadata["help"]
     unit = field.metadata.get("unit")
     shown = "" if field.default in ("", dataclasses.MISSING) else f" [default: {_written(field.default, unit)}]"
     if _is_number(field):
-        return _number(field, flag, f"{text}.{shown}")
+        return _number(field, flags, f"{text}.{shown}")
     if isinstance(field.default, bool):
         shown = f" [default: {name}]" if field.default else ""
-        return GroupedOption([f"{flag}/--no-{name}", field.name], group="Problem", default=None, help=f"{text}.{shown}")
+        return GroupedOption(
+            [f"{flags[0]}/--no-{name}", field.name], group="Problem", default=None, help=f"{text}.{shown}"
+        )
     choices = [choice for choice in field.metadata["choices"] if choice]
     kind = Choices(choices, of_dtypes=field.name == "dtype") if choices else type(field.default)
-    return GroupedOption([flag, field.name], group="Problem", type=kind, multiple=True, help=f"{text}.{shown}")
+    return GroupedOption([*flags, field.name], group="Problem", type=kind, multiple=True, help=f"{text}.{shown}")
 
 
-def _number(field: dataclasses.Field[Any], flag: str, text: str) -> click.Option:
+def _number(field: dataclasses.Field[Any], flags: Sequence[str], text: str) -> click.Option:
     unit = field.metadata.get("unit")
     kind, read = (SizeOption, _counts) if field.metadata.get("size") else (GroupedOption, _numbers)
     return kind(
-        [flag, field.name],
+        [*flags, field.name],
         group="Problem",
         type=parsed("sizes", lambda written: read(written, unit)),
         metavar="SIZE" if unit else "N",

@@ -41,6 +41,13 @@ def test_what_is_asked_for_twice_is_run_once(invoke: Callable[..., Result]) -> N
     assert result.stderr.startswith("--trace: the log is a GPU's, and nothing here runs on one")
 
 
+def test_one_letter_may_be_written_as_a_word(invoke: Callable[..., Result]) -> None:
+    result = invoke("gemm", "--m", 2, "--n=3,5", "-k", 4, *DRY, "--json", "-")
+    assert [(2, 3, 4), (2, 5, 4)] == [(each["m"], each["n"], each["k"]) for each in problems(result)]
+    conv = ("--n", 1, "--c", 1, "--h", 4, "--w", 4, "--k", 1, "--r", 1, "--s", 1)
+    assert [4] == [each["h"] for each in problems(invoke("conv", *conv, *DRY, "--json", "-"))]
+
+
 def test_choices_may_be_a_list(invoke: Callable[..., Result], refusal: Callable[..., str]) -> None:
     result = invoke(
         "gemm", "-m", 2, "-n", 3, "-k", 4, "--dtype", "fp64,float32", "--dtype", "fp32", *DRY, "--json", "-"
