@@ -66,6 +66,17 @@ def options() -> Iterator[str]:
     yield "\nA primitive's command has its fields as options, and those that `primbench run` has."
 
 
+def synopsis() -> Iterator[str]:
+    """How each command is typed, a line each, a primitive's first."""
+    yield "primbench [--kernels FILE.py]... PRIMITIVE [OPTIONS]"
+    with click.Context(main, info_name="primbench", **main.context_settings) as context:
+        for name in COMMANDS:
+            command = main.get_command(context, name)
+            assert command is not None
+            with click.Context(command, info_name=name, parent=context) as inner:
+                yield " ".join(["primbench", name, *command.collect_usage_pieces(inner)])
+
+
 def columns() -> Iterator[str]:
     yield "# Columns: what is timed"
     yield "\nIn files and exports a metric has its name, in tables its heading. All are seconds a call.\n"

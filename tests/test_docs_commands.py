@@ -6,8 +6,11 @@ import lzma
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -141,3 +144,16 @@ def test_commands_are_run_word_for_word(page: str, given: Callable[..., None], i
 def test_a_step_is_taken_apart_word_for_word(given: Callable[..., None], invoke: Invoke) -> None:
     given("own-model.md", "torch", [])
     run("own-model.md", invoke, "needs torch")
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(find_spec("sphinx") is None, reason="sphinx is not installed: pip install 'primbench[docs]'")
+def test_the_man_page_has_a_synopsis_and_no_empty_links(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("__pycache__", "reference"))
+    program = [sys.executable, "-P", "-m", "sphinx", "-q", "-W", "-b", "man"]
+    done = subprocess.run([*program, tmp_path / "docs", tmp_path], capture_output=True, text=True, timeout=600)
+    assert (0, "") == (done.returncode, done.stderr)
+    written = (tmp_path / "primbench.1").read_text()
+    assert "<>" not in written
+    assert ["NAME", "SYNOPSIS", "DESCRIPTION"] == re.findall(r"^\.SH (.+)", written, re.MULTILINE)[:3]
+    assert "\nprimbench run [OPTIONS] NAME|FILE.toml\n" in written
