@@ -1,4 +1,4 @@
-"""The wheel: what is in it, and that it works where the repository is not."""
+"""The wheel: what is in it, and that it works where the repository is not; and what a checkout keeps to itself."""
 
 from __future__ import annotations
 
@@ -32,12 +32,15 @@ def folders_with(name: str) -> set[Path]:
     return {file.parent.relative_to(ROOT) for folder in inside for file in folder.rglob(name)}
 
 
-PACKAGES = {".".join(folder.parts) for folder in folders_with("__init__.py")}
+OTHERS_NAMES = {"containers", "docs", "kernels"}  # have no __init__.py, so that anybody's package comes before them
+PACKAGES = {".".join(folder.parts) for folder in folders_with("__init__.py")} | {
+    f"primbench.{name}" for name in OTHERS_NAMES
+}
 
 
-def test_every_folder_of_code_is_a_package() -> None:
-    """Editable installs find folders that are none; the wheel leaves them out."""
-    assert folders_with("__init__.py") == folders_with("*.py")
+def test_every_folder_of_code_is_a_package_but_those_of_names_that_others_have() -> None:
+    assert {Path("primbench/docs")} == folders_with("*.py") - folders_with("__init__.py")
+    assert not {Path("primbench") / name for name in OTHERS_NAMES} & folders_with("__init__.py")
     assert {f"primbench.{name}" for name in SOURCES[1:]} <= PACKAGES
 
 
@@ -48,19 +51,76 @@ def test_a_folder_called_primbench_above_a_clone_does_not_hide_it(part: str, tmp
     run(sys.executable, "-c", f"from primbench{part} import __file__", cwd=tmp_path)
 
 
+@pytest.mark.parametrize("by", ["the folder", "PYTHONPATH"])
+def test_a_checkout_on_the_path_leaves_a_package_called_kernels_to_others(
+    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is none, its folder of that name has neither version nor file, and so is no package to anybody."""
+    asks = "import kernels, primbench.kernels.gemm; print(getattr(kernels, '__version__', None), kernels.__file__)"
+    first = ["-c", f"import sys; sys.path.append({str(tmp_path)!r})\n" + asks]
+    if by == "PYTHONPATH":
+        first[1] = f"import sys; sys.path.insert(1, {str(ROOT)!r})\n" + first[1]
+    folder = ROOT if by == "the folder" else tmp_path.parent
+    assert "None None\n" == run(sys.executable, *first, cwd=folder)
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels/__init__.py").write_text("__version__ = '9.9'\n")
+    assert f"9.9 {tmp_path}/kernels/__init__.py\n" == run(sys.executable, *first, cwd=folder)
+
+
+HF_MODEL = """
+import torch, transformers as T
+config = T.BertConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+model = T.BertForMaskedLM(config)
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(4):
+    tokens = torch.randint(0, 64, (2, 8))
+    model(input_ids=tokens, labels=tokens).loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_checkout_on_the_path_is_no_hindrance_to_transformers_whose_model_is_captured(tmp_path: Path) -> None:
+    """It asks whether there is a package ``kernels``, and imports names from what it finds."""
+    for module in ("torch", "transformers"):
+        if find_spec(module) is None:
+            pytest.skip(f"module {module!r} is not installed: pip install {module}")
+    (tmp_path / "train.py").write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{HF_MODEL}")
+    run(sys.executable, "-c", HF_MODEL, cwd=ROOT)
+    step = tmp_path / "step.toml"
+    run(
+        sys.executable,
+        "-P",
+        "-m",
+        "primbench",
+        "capture",
+        "--step",
+        "3",
+        tmp_path / "train.py",
+        "-o",
+        step,
+        cwd=tmp_path,
+    )
+    assert 'label = "addmm"' in step.read_text()
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, so that the repository stays as it is."""
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy to build from, so that the repository stays as it is."""
     if not (ROOT / "README.md").exists():
         pytest.skip("README.md is not there, and pyproject.toml names it")
     for module in ("build", "setuptools"):  # by a file of theirs: a folder that a build left has the name of the first
         if (spec := find_spec(module)) is None or spec.origin is None:
             pytest.skip(f"module {module!r} is not installed, and building without isolation needs it")
     copy = tmp_path_factory.mktemp("source")
-    tracked = [*SOURCES, "pyproject.toml", "README.md", "LICENSE"]
+    tracked = [*SOURCES, "src", "pyproject.toml", "README.md", "LICENSE"]
     run("cp", "-rP", *(ROOT / name for name in tracked), copy, cwd=copy)
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", copy / "dist", copy, cwd=copy)
-    (found,) = (copy / "dist").glob("*.whl")
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path) -> Path:
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", source / "dist", source, cwd=source)
+    (found,) = (source / "dist").glob("*.whl")
     return found
 
 
@@ -106,6 +166,23 @@ def test_wheel_holds_the_licences(contents: set[str]) -> None:
     assert {"licenses/LICENSE", "licenses/suites/NOTICE"} <= names
 
 
+def test_an_editable_install_exposes_no_name_but_its_own(source: Path, tmp_path: Path) -> None:
+    if find_spec("pip") is None:
+        pytest.skip("module 'pip' is not installed, and installing needs it")
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--ignore-installed",
+        "--disable-pip-version-check", "--prefix", tmp_path, "--editable", source, cwd=tmp_path)  # fmt: skip
+    (packages,) = tmp_path.glob("lib/python*/site-packages")
+    asks = (
+        f"import importlib.util, site; site.addsitedir({str(packages)!r})\n"
+        f"print([name for name in {['primbench', *SOURCES[1:], 'tests']} if importlib.util.find_spec(name)])\n"
+        "print(importlib.util.find_spec('primbench').origin)"
+    )
+    exposed, origin = run(sys.executable, "-I", "-S", "-c", asks, cwd=tmp_path).splitlines()
+    assert "['primbench']" == exposed
+    assert source / "primbench/__init__.py" == Path(origin).resolve()
+    assert (Path(origin).parent / "kernels/gemm/problem.py").exists()
+
+
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh environment with the wheel in it; its dependencies are those of this Python, but not the repository."""
@@ -129,7 +206,7 @@ def test_wheel_is_what_the_fresh_environment_imports(python: Path, tmp_path: Pat
 def test_every_public_module_of_the_wheel_imports(python: Path, contents: set[str], tmp_path: Path) -> None:
     files = [name for name in contents if name.endswith(".py") and not name.endswith("__main__.py")]
     modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in files}
-    assert PACKAGES <= modules
+    assert PACKAGES - {f"primbench.{name}" for name in OTHERS_NAMES} <= modules
     public = sorted(name for name in modules if "._" not in name)  # a private one may need its framework
     run(python, "-c", f"import importlib\nfor name in {public}: importlib.import_module(name)", cwd=tmp_path)
 

@@ -37,8 +37,9 @@ def bound_folders(root: Path = Path("/")) -> list[Path]:
 
 
 def _of_python() -> set[Path]:
-    """Folders of this Python, of primbench, and of the search paths in the environment."""
-    needed = {sys.prefix, sys.base_prefix, str(Path(primbench.__file__).parents[1])}
+    """Folders of this Python, of primbench, where a link may lead to it, and of the search paths in the environment."""
+    package = Path(primbench.__file__)
+    needed = {sys.prefix, sys.base_prefix, str(package.parents[1]), str(package.resolve().parents[1])}
     for name in _SEARCHED:
         needed |= {*os.environ.get(name, "").split(":")}
     return {Path(folder) for folder in needed if os.path.isabs(folder) and os.path.isdir(folder)}

@@ -1,1 +1,0 @@
-"""The documentation, of which `primbench help` shows the pages."""
