@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from docutils import nodes
+from docutils import nodes  # type: ignore[import-untyped]
 
 from primbench import __version__
 from primbench.docs import reference

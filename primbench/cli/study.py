@@ -217,7 +217,8 @@ def _shared() -> Iterator[click.Option]:
     for option in measuring_options():
         if option.name in lasting:
             on_cpu_s, on_gpu_s = lasting[option.name]
-            option.show_default = f"{on_cpu_s:g}s, on a GPU {on_gpu_s:g}s"
+            option.show_default = False
+            option.help = f"{option.help} Default: {on_cpu_s:g}s, on a GPU {on_gpu_s:g}s."
         if option.name not in (*ALONE, *PLACES):
             yield option
 

@@ -63,6 +63,11 @@ def test_every_option_is_in_the_help_with_a_text(name: str, invoke: Callable[...
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_default_is_shown_as_it_is_typed(name: str, invoke: Callable[..., Result]) -> None:
+    assert "[default: (" not in " ".join(invoke(name, "--help").stdout.split())
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_help_names_no_option_that_is_not_there(name: str, invoke: Callable[..., Result]) -> None:
     there = {flag for option in options(name) for flag in [*option.opts, *option.secondary_opts]} | {"-h", "--help"}
     own = re.sub(r" -- .*|torchrun .*", "", invoke(name, "--help").stdout)  # those of other programs left out
