@@ -68,7 +68,9 @@ def place_of(text: str) -> str:
 
 
 def runs_of(place: str) -> list[Path]:
-    """The results file itself, or those in a folder. Raises FileError where there is none."""
+    """The results file itself, - for stdin, or those in a folder. Raises FileError where there is none."""
+    if place == "-":
+        return [Path(place)]
     if not os.path.lexists(place):
         names = ", ".join(saved()) or "none"
         raise FileError(f"{place}: no such file, nor a baseline of that name in {FOLDER}: there is {names}")

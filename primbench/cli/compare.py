@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from primbench.baselines.named import place_of, runs_of
 from primbench.cli.completing import complete_saved
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
 from primbench.cli.options import GroupedCommand, export_options, fail_above, grouped
 from primbench.cli.outputs import check_outputs, publish, say_unknown
+from primbench.cli.places import read_places
 from primbench.compare.gate import SLOWER, FailOn, Gate
 from primbench.compare.pairs import compare, compare_runs
 from primbench.compare.runs import side_of
 from primbench.compare.sides import sides_of
-from primbench.errors import FileError, InvalidRequest
-from primbench.results import file as results_file
+from primbench.errors import InvalidRequest
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
@@ -77,39 +76,29 @@ def _compare(file: str, other_files: tuple[str, ...], baseline: str | None, agai
     gate = gate_of(values)
     if len(other_files) > 1:
         raise InvalidRequest("two are compared: several places by `primbench study`, several runs of one by a folder")
-    other = next(iter(other_files), None)
-    if against is not None:
-        if other is not None:
-            raise InvalidRequest(f"--against {against} and two files: name the baseline once")
-        file, other = against, file
-    if other is None:
-        one, *more = _runs(file)
-        if more:
-            raise InvalidRequest(f"{file}: runs of one place alone, nothing to compare: name another")
-        check_outputs(values, [file])
-        say_unknown(one)
-        comparison = compare(one, baseline)
-        show(comparison, [*sides_of(one).values()], [one], values, gate)
-    elif baseline is not None:
+    named = [*([] if against is None else [against]), file, *other_files]
+    if against is not None and len(named) > 2:
+        raise InvalidRequest(f"--against {against} and two files: name the baseline once")
+    if baseline is not None and len(named) > 1:
         raise InvalidRequest("--baseline and two files: the first file is the baseline")
-    else:
-        ones, others = _runs(file), _runs(other)
-        check_outputs(values, [place_of(file), place_of(other)])
-        say_unknown(*ones, *others)
-        comparison = compare_runs(ones, others, (file, other))
-        show(comparison, [side_of(ones, file), side_of(others, other)], [*ones, *others], values, gate)
+    places = read_places(named)
+    check_outputs(values, [each for place in places for each in place.files])
+    say_unknown(*(run for place in places for run in place.runs))
+    if len(places) == 1:
+        _show_study(file, places[0].runs, baseline, values, gate)
+        return
+    one, other = places
+    comparison = compare_runs(one.runs, other.runs, (one.label, other.label))
+    sides = [side_of(each.runs, each.label) for each in places]
+    show(comparison, sides, [*one.runs, *other.runs], values, gate)
 
 
-def _runs(text: str) -> list[Results]:
-    """The one of a file, or each of a folder's or of a baseline's."""
-    return [_read(str(each)) for each in runs_of(place_of(text))]
-
-
-def _read(file: str) -> Results:
-    results = results_file.read(file)
-    if not results.records:
-        raise FileError(f"{file}: holds no records: the run ended before its first case did")
-    return results
+def _show_study(
+    file: str, runs: Sequence[Results], baseline: str | None, values: Mapping[str, Any], gate: Gate
+) -> None:
+    if len(runs) > 1:
+        raise InvalidRequest(f"{file}: runs of one place alone, nothing to compare: name another")
+    show(compare(runs[0], baseline), [*sides_of(runs[0]).values()], runs, values, gate)
 
 
 def gate_options() -> list[click.Option]:

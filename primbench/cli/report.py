@@ -11,6 +11,7 @@ from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
 from primbench.cli.options import GroupedCommand, grouped, overwrite_option
 from primbench.cli.outputs import check_files, say_unknown, write
+from primbench.cli.places import as_one, read_places
 from primbench.compare.pairs import compare, compare_runs
 from primbench.compare.runs import side_of
 from primbench.compare.sides import sides_of
@@ -18,11 +19,11 @@ from primbench.errors import InvalidRequest
 from primbench.experiments import ablation
 from primbench.report import html, page
 from primbench.report.plain import printable
-from primbench.results import file as results_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from primbench.cli.places import Place
     from primbench.compare.sides import Side
     from primbench.report.document import Page
     from primbench.results.file import Results
@@ -31,41 +32,33 @@ if TYPE_CHECKING:
 def _report(files: tuple[str, ...], baseline: str | None, page_path: str, *, overwrite: bool) -> None:
     if baseline is not None and len(files) > 1:
         raise InvalidRequest("--baseline and several files: the first file is the baseline")
-    held = [_read(file) for file in files]
-    check_files([page_path], files, overwrite=overwrite)
-    say_unknown(*held)
-    write(page_path, html.write(_page(files, held, baseline)))
+    places = read_places(files, may_be_empty=True)
+    check_files([page_path], [file for place in places for file in place.files], overwrite=overwrite)
+    say_unknown(*(run for place in places for run in place.runs))
+    write(page_path, html.write(_page(places, baseline)))
     if page_path != "-":
         say(printable(f"Written: {page_path}"), err=True)
 
 
-def _read(file: str) -> Results:
-    """A file's latest records. One without any makes a page that says so."""
-    from msgspec.structs import replace
-
-    found = results_file.read(file)
-    return replace(found, records=found.latest())
-
-
-def _page(files: Sequence[str], held: Sequence[Results], baseline: str | None) -> Page:
-    if len(held) > 1:
-        first = files[0], held[0]
-        return page.of_pages([_beside(first, other) for other in zip(files[1:], held[1:], strict=True)])
-    (results,) = held
+def _page(places: Sequence[Place], baseline: str | None) -> Page:
+    first, *others = places
+    if others:
+        return page.of_pages([(other.label, _beside(first, other)) for other in others], first.label)
+    results = as_one(first)
     sides = [*sides_of(results).values()]
-    if len(sides) > 1:
-        return _study_page(results, sides, files[0], baseline)
+    if len(sides) > 1 and len(first.runs) == 1:
+        return _study_page(results, sides, first.label, baseline)
     if baseline is not None:
-        raise InvalidRequest(f"--baseline {baseline}: {files[0]} holds no two arms")
+        raise InvalidRequest(f"--baseline {baseline}: {first.files[0]} holds no two arms")
     roof = roof_of(results)
-    return page.of_results(results, [roof] if roof else [], files[0])
+    return page.of_results(results, [roof] if roof else [], first.label, first.runs)
 
 
-def _beside(one: tuple[str, Results], other: tuple[str, Results]) -> Page:
+def _beside(one: Place, other: Place) -> Page:
     """Raises InvalidRequest where a file is of several arms, or the two hold unequal cases."""
-    sides = [side_of([results], file) for file, results in (one, other)]
-    comparison = compare_runs([one[1]], [other[1]], (one[0], other[0]))
-    return page.of_comparison(comparison, sides, [one[1], other[1]], f"{other[0]} against {one[0]}")
+    sides = [side_of(each.runs, each.label) for each in (one, other)]
+    comparison = compare_runs(one.runs, other.runs, (one.label, other.label))
+    return page.of_comparison(comparison, sides, [*one.runs, *other.runs], f"{other.label} against {one.label}")
 
 
 def _study_page(results: Results, sides: Sequence[Side], file: str, baseline: str | None) -> Page:
@@ -79,7 +72,7 @@ command = GroupedCommand(
     "report",
     callback=_report,
     params=[
-        click.Argument(["files"], type=FILE, metavar="FILE.jsonl...", nargs=-1, required=True),
+        click.Argument(["files"], type=FILE, metavar="FILE.jsonl|FOLDER|NAME...", nargs=-1, required=True),
         grouped("Compare", "--baseline", metavar="NAME",
                 help="The arm that others are set against. Default: the study's first."),
         grouped("Output", "-o", "--output", "page_path", type=FILE, metavar="FILE.html", default="report.html",
@@ -87,7 +80,8 @@ command = GroupedCommand(
         overwrite_option(),
     ],
     help="Make one HTML page of what a results file holds, or of what others differ in from the first: the answer, "
-         "pictures with all their numbers, what differs between the places, and how to do it again.\n\n"
+         "pictures with all their numbers, what differs between the places, and how to do it again. A folder holds "
+         "several runs of one place; NAME is of a baseline in .primbench/baselines.\n\n"
          "The page asks for no other file, and works without scripts.\n\n"
          "\b\n"
          "primbench report study.jsonl -o report.html\n"

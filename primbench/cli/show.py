@@ -12,10 +12,10 @@ from primbench.cli.echo import say
 from primbench.cli.option_types import FILE, parsed
 from primbench.cli.options import GroupedCommand, grouped, output_options
 from primbench.cli.outputs import check_outputs, report, say_unknown
-from primbench.errors import FileError, InvalidRequest
+from primbench.cli.places import as_one, read_places
+from primbench.errors import InvalidRequest
 from primbench.report import chosen, steps
 from primbench.report.watch import to_text
-from primbench.results import file as results_file
 from primbench.watching.kept import is_kept, read
 
 if TYPE_CHECKING:
@@ -26,14 +26,11 @@ def _show(file: str, **values: Any) -> None:
     if is_kept(Path(file)):
         _show_watched(file, values)
         return
-    results = results_file.read(file)
-    if not results.records:
-        raise FileError(f"{file}: holds no records: the run ended before its first case did")
-    check_outputs(values, [file])
-    say_unknown(results)
-    records = results.latest()
-    if values["only"]:
-        records = chosen.kept(records, values["only"])
+    (place,) = read_places([file])
+    check_outputs(values, place.files)
+    say_unknown(*place.runs)
+    results = as_one(place)
+    records = chosen.kept(results.records, values["only"]) if values["only"] else results.records
     if values["steps"]:
         say(steps.text(records))
     else:
@@ -63,7 +60,7 @@ STEPS = click.Option(
 command = GroupedCommand(
     "show",
     callback=_show,
-    params=[click.Argument(["file"], type=FILE, metavar="FILE.jsonl"), STEPS, *SHOWN, *output_options()],
-    help="Print the table of a results file (- is stdin) again, with what was sampled over time, or export it; of a "
-    "file of `watch`, what that found.",
+    params=[click.Argument(["file"], type=FILE, metavar="FILE.jsonl|FOLDER|NAME"), STEPS, *SHOWN, *output_options()],
+    help="Print the table of a results file (- is stdin) again, with what was sampled over time, or export it; of all "
+    "runs in a folder or of a baseline NAME in .primbench/baselines, in one; of a file of `watch`, what that found.",
 )

@@ -84,7 +84,7 @@ def _case_columns(records: Sequence[Record], wanted: Sequence[str]) -> list[Colu
     """The columns of what was measured: parameters; labels and places where they vary."""
     return [
         *_parameters(records, wanted),
-        *(column for name in ("set", "application") if _varies(column := _label(records, name))),
+        *(column for name in ("file", "set", "application") if _varies(column := _label(records, name))),
         *_id_column(records),
         *_arm_column(records),
         *(column for name in PLACES if _varies(column := _place(records, name))),

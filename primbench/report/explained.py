@@ -218,8 +218,8 @@ def step_totals(records: Sequence[Record]) -> list[Table]:
 
 
 def places(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """By what tells records of one case apart: arm, device, the backend where a case ran on several, and the CPUs,
-    memory and threads that were asked for; "" where nothing does.
+    """By what tells records of one case apart: file, arm, device, the backend where a case ran on several, and the
+    CPUs, memory and threads that were asked for; "" where nothing does.
     """
     telling = [*_of_places(records), *_of_placement(records)]
     found: dict[str, list[Record]] = {}
@@ -229,6 +229,8 @@ def places(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def _of_places(records: Sequence[Record]) -> Iterator[Callable[[Record], str | None]]:
+    if len({each.case.labels.get("file") for each in records}) > 1:
+        yield lambda record: record.case.labels.get("file")
     on = {(part_of(each), each.case.arm, each.case.device, each.case.backend) for each in records}
     if len({each[1:-1] for each in on}) > 1:
         yield lambda record: record.case.arm

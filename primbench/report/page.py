@@ -11,6 +11,7 @@ from primbench.report import compared, explained, measured
 from primbench.report.document import Note, Page, Section
 from primbench.report.figures.step import step
 from primbench.report.figures.waterfall import waterfalls
+from primbench.report.fleet_changes import named
 from primbench.report.headline import headline, tone
 from primbench.report.numa import headlines
 
@@ -23,15 +24,17 @@ if TYPE_CHECKING:
     from primbench.decompose.sums import Explained
     from primbench.experiments.ablation import Waterfall
     from primbench.experiments.numa import Affinity
-    from primbench.report.document import Document, Figure
+    from primbench.report.document import Document, Figure, Tone
     from primbench.results.file import Results
 
 
-def of_results(results: Results, yardsticks: Sequence[Yardstick] = (), title: str = "") -> Page:
-    """The page of one file. title: its name."""
+def of_results(
+    results: Results, yardsticks: Sequence[Yardstick] = (), title: str = "", files: Sequence[Results] = ()
+) -> Page:
+    """The page of one file, or of several whose records are in one. title: its name. files: the several."""
     parts = [*_step(results), *measured.sections(results, yardsticks), *measured.places(results)]
-    parts.append(measured.again([results]))
-    return Page(_title(title, results), measured.answer(results), parts)
+    parts.append(measured.again(files or [results]))
+    return Page(_title(title, *(files or [results])), measured.answer(results), parts)
 
 
 def _step(results: Results) -> list[Section]:
@@ -80,12 +83,40 @@ def of_waterfall(found: Waterfall, results: Results, title: str = "") -> Page:
     return of_comparison(found.comparison, [*sides_of(results).values()], [results], title, first=first)
 
 
-def of_pages(pages: Sequence[Page]) -> Page:
-    """Several on one, whose sections then say of which they are."""
+def of_pages(pages: Sequence[tuple[str, Page]], against: str) -> Page:
+    """Several that are set against one, each with its name, by which sections say of which they are.
+
+    The answer of each stands in its first section.
+    """
     if len(pages) == 1:
-        return pages[0]
-    sections = [replace(each, title=f"{of.title}: {each.title}") for of in pages for each in of.sections]
-    return Page("; ".join(of.title for of in pages), " ".join(f"{of.title}: {of.answer}" for of in pages), sections)
+        return pages[0][1]
+    sections = [
+        replace(section, title=f"{name}: {section.title}", parts=[*([] if number else [_told(each)]), *section.parts])
+        for name, each in pages
+        for number, section in enumerate(each.sections)
+    ]
+    tones = [each.tone for _, each in pages]
+    tone = next((each for each in _OF_SEVERAL if each in tones), None)
+    title = f"{named([name for name, _ in pages])} against {against}"
+    return Page(title, _of_several(pages, against), sections, tone)
+
+
+_OF_SEVERAL: dict[Tone, str] = {
+    "worse": "something is slower, or fails more often, in",
+    "open": "not all is told of",
+    "fine": "nothing is slower in",
+}
+"""What is said of those whose answers have that tone, the worst first."""
+
+
+def _of_several(pages: Sequence[tuple[str, Page]], against: str) -> str:
+    of_tone = {tone: [name for name, each in pages if each.tone == tone] for tone in _OF_SEVERAL}
+    clauses = [f"{_OF_SEVERAL[tone]} {named(names)}" for tone, names in of_tone.items() if names]
+    return f"{len(pages)} against {against}: {'; '.join(clauses)}."
+
+
+def _told(page: Page) -> Note:
+    return Note(page.answer, is_warning=page.tone in ("worse", "open"))
 
 
 def of_steps(steps: Sequence[tuple[str, Explained]]) -> Page:
@@ -108,7 +139,7 @@ def of_parts(document: Document, title: str) -> Page:
     return Page(title, answer, [Section("Found", [*words, *parts[1 if first else 0 :]])])
 
 
-def _title(named: str, *files: Results) -> str:
+def _title(name: str, *files: Results) -> str:
     study = next((results.header.study for results in files if results.header.study), None)
-    told = named or (study.title if study else "")
+    told = name or (study.title if study else "")
     return ", ".join(filter(None, [told, *dict.fromkeys(results.header.started_utc[:10] for results in files)]))

@@ -74,7 +74,13 @@ def test_file_that_was_left_before_its_first_case_says_so(
     assert f"{path}: holds no records: the run ended before its first case did" == refusal("show", path)
 
 
-@pytest.mark.parametrize(("name", "reason"), [("nosuch", "No such file or directory"), (".", "Is a directory")])
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("nosuch", "no such file, nor a baseline of that name in .primbench/baselines: there is none"),
+        (".", "a folder without results files (*.jsonl)"),
+    ],
+)
 def test_file_that_cannot_be_read(name: str, reason: str, refusal: Callable[..., str], tmp_path: Path) -> None:
     assert f"{tmp_path / name}: {reason}" == refusal("show", tmp_path / name)
 

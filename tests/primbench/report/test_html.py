@@ -272,8 +272,12 @@ def test_files_are_set_beside_the_first(
     for path in others:
         path.write_bytes(measured[0].read_bytes())
     found = check(report(invoke, measured[0], *others))
+    name = measured[0].name
+    (answer,) = titles(found, "h1")
+    assert f"2 against {name}: not all is told of second.jsonl, third.jsonl." == answer
+    told = [each.text for each in found.all("p") if each.attributes.get("class") == "warning"]
     for path in others:
-        assert f"{path} against {measured[0]}" in titles(found, "h1")[0]
+        assert 1 == sum(f"{path.name} took 1.000 times as long as {name} in " in each for each in told)
     assert 2 == sum(title.endswith(": Verdicts") for title in titles(found, "h2"))
 
 

@@ -1,0 +1,79 @@
+"""Places as a command line names them: a results file, a folder of several runs, or a baseline by its name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePath
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from primbench.baselines.named import place_of, runs_of
+from primbench.errors import FileError
+from primbench.results import file as results_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from primbench.results.file import Results
+
+
+class Place(NamedTuple):
+    """label: tells it apart from others named beside it. files: where each of its runs was read.
+
+    runs: with the latest record of each case.
+    """
+
+    label: str
+    files: list[str]
+    runs: list[Results]
+
+
+def read_places(texts: Sequence[str], *, may_be_empty: bool = False) -> list[Place]:
+    """Every place with all of its runs. may_be_empty: whether a run without records is one.
+
+    Raises FileError, also for a place that holds no run.
+    """
+    return [
+        _read_place(text, label, may_be_empty=may_be_empty) for text, label in zip(texts, labels(texts), strict=True)
+    ]
+
+
+def _read_place(text: str, label: str, *, may_be_empty: bool) -> Place:
+    files = [str(each) for each in runs_of(place_of(text))]
+    runs = [results_file.read(each) for each in files]
+    for file, found in zip(files, runs, strict=True):
+        if not found.records and not may_be_empty:
+            raise FileError(f"{file}: holds no records: the run ended before its first case did")
+    return Place(label, files, [replace(each, records=each.latest()) for each in runs])
+
+
+def labels(paths: Sequence[str]) -> list[str]:
+    """Of each path the shortest end, in whole names, that no other path ends in; of one path alone its last name.
+
+    Paths that are the same have the same label.
+    """
+    parts = [PurePath(os.path.abspath(path) if path in (".", "..") else path).parts for path in paths]
+    return [str(PurePath(*_tail(own, [other for other in parts if other != own]))) for own in parts]
+
+
+def _tail(own: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    tails = (own[-length:] for length in range(1, len(own)))
+    return next((tail for tail in tails if all(other[-len(tail) :] != tail for other in others)), own)
+
+
+def as_one(place: Place) -> Results:
+    """All runs of a place as one, in which each record has a label ``file`` that says of which run it is, and the
+    header is the first one's; a single run as it is.
+    """
+    if len(place.runs) == 1:
+        return place.runs[0]
+    start, workers, records = 0, [], []
+    for label, run in zip(labels(place.files), place.runs, strict=True):
+        workers += [replace(each, worker=start + each.worker) for each in run.workers]
+        for record in run.records:
+            case = replace(record.case, labels={**record.case.labels, "file": label})
+            worker = None if record.worker is None else start + record.worker
+            records.append(replace(record, case=case, worker=worker))
+        start += 1 + max((each.worker for each in run.workers), default=-1)
+    return replace(place.runs[0], workers=workers, records=records)
