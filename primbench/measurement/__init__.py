@@ -14,7 +14,10 @@ from primbench.measurement.readings import DataReading, GpuReading, HostReading,
 from primbench.quantities import Amount, Seconds, Time, Whole
 from primbench.units import format_percent, format_time, rate_column
 
-LONGEST_GAP_S = 0.6e-6  # between two kernels of a graph, and before the first
+# Of kernels and copies in graphs, on an H200, each a little more than was seen.
+LONGEST_GAP_S = 0.6e-6  # between two kernels
+LONGEST_START_S = 1.8e-6  # before the first of a call: a copy engine took 1.7 us, a graph of one empty kernel 0.8
+MOST_SHARED_S = 0.25e-6  # of a kernel with the next: 0.21 of empty ones, 512 in a row, which CUPTI logs with their ends
 MOST_OVERLAP = 0.02  # of the kernels' time, of a stream whose next kernel begins as the last one ends
 
 
@@ -195,16 +198,20 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     def is_traced_otherwise(self) -> bool | None:
         """Whether the traced process ran other kernels than the timed one, by times that gaps do not explain.
 
-        A library that tries algorithms and takes the fastest may choose differently in each process. Gaps last at most
-        0.6 us a kernel, and clocks at the power limit move times by some percent. None also where busy_s is more than
-        device_s and kernels are concurrent: how far is another matter in each process, and in a graph.
+        A library that tries algorithms and takes the fastest may choose differently in each process. Gaps and what two
+        kernels share in a graph are short, and clocks at the power limit move times by some percent. None also where
+        busy_s is more than device_s and kernels are concurrent: how far is another matter in each process, and in a
+        graph.
         """
         if self.device_s is None or self.trace is None:
             return None
         device_s, busy_s = self.device_s.median_s, self.trace.busy_s.median_s
-        if device_s - busy_s > LONGEST_GAP_S * self.trace.kernels_per_call + 0.05 * device_s:
+        kernels = self.trace.kernels_per_call
+        if device_s - busy_s > LONGEST_START_S + LONGEST_GAP_S * kernels + 0.05 * device_s:
             return True
-        return None if self.has_concurrent_kernels and busy_s > device_s else busy_s > 1.1 * device_s
+        if self.has_concurrent_kernels and busy_s > device_s:
+            return None
+        return busy_s - device_s > MOST_SHARED_S * kernels + 0.1 * device_s
 
     def __repr__(self) -> str:
         """The median of every metric that was taken, the rates, and whether the output was checked."""

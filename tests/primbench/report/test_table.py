@@ -149,12 +149,14 @@ def test_clocks_held_back_are_noted() -> None:
 
 
 # Microseconds seen on an H200: torch's convolution, whose algorithms each process tries anew, and cuDNN's by itself; a
-# GRU with its gaps; a product at the power limit; an LSTM, with an overlap that is made, as the last but one.
+# GRU with its gaps; a product at the power limit; an LSTM, with an overlap that is made, as the last but one; empty
+# kernels, one by one and 64 and 512 in a graph; a graph of one; a copy of 512 bytes to the GPU.
 @pytest.mark.parametrize(
     ("device_us", "busy_us", "kernels", "overlapped_us", "told"),
     [(272.7, 251.4, 6, None, True), (253.8, 254.3, 6, 0.0, False), (1426.7, 1256.6, 375, 0.0, False),
      (199.5, 210.8, 2, 0.0, False), (100.0, 130.0, 1, 0.0, True), (100.0, 130.0, 2, 1.0, True),
-     (640.0, 863.0, 172, 300.0, False)],
+     (640.0, 863.0, 172, 300.0, False), (0.5, 0.608, 1, 0.0, False), (33.1, 46.2, 64, 0.0, False),
+     (256.8, 366.1, 512, 0.013, False), (1.498, 0.704, 1, 0.0, False), (2.624, 0.927, 1, 0.0, False)],
 )  # fmt: skip
 def test_a_trace_of_other_kernels_is_told(
     device_us: float, busy_us: float, kernels: int, overlapped_us: float | None, told: bool
