@@ -51,6 +51,19 @@ TF32_ROUNDOFF = 2.0**-11
 # The smallest normal number, below which rounding errors grow no smaller (IEEE 754-2019 table 3.5).
 SMALLEST_NORMAL = {"float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
 
+
+def rounding(dtype: str, size: Array) -> Array:
+    """Most by which numbers of this size are off once they are rounded to the dtype, or 0 where they are 0.
+
+    u |x|, and u times the smallest normal number where |x| is less (Higham 2002, Accuracy and Stability of Numerical
+    Algorithms, 2nd ed., section 2.1: fl(x) = x (1 + d) + e).
+    """
+    import numpy as np
+
+    magnitude = np.abs(size)
+    return UNIT_ROUNDOFF[dtype] * np.where(magnitude > 0, np.maximum(magnitude, SMALLEST_NORMAL[dtype]), 0.0)
+
+
 _ML_DTYPES = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn"}
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING
 
 from primbench.errors import UnsupportedCase
-from primbench.kernels.aten._call import Call, Called, operator_of, wide
+from primbench.kernels.aten._call import NAN, Call, Called, operator_of, wide
 from primbench.problem import Reference
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ INCOMPARABLE = {
         "it has steps, and in float64 another number is on the edge of one",
 }  # fmt: skip
 """Operators that differ from themselves in float64 where both are right, and why."""
+LARGEST = {"float16": 65504.0, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+"""Finite numbers of types that end early: IEEE 754-2019 table 3.5; Micikevicius et al. 2022, arXiv 2209.05433."""
 
 
 def why_not(called: Called) -> str | None:
@@ -46,9 +49,19 @@ def _outputs(called: Called, inputs: Sequence[Array]) -> list[Array]:
 
 
 def reference(called: Called, inputs: Sequence[Array]) -> Reference:
+    """What the operands' types cannot hold is not compared."""
     import numpy as np
 
-    outputs = _outputs(called, inputs)
-    least = float(np.finfo(np.float32).tiny)
-    scales = [np.full(each.size, max(float(np.abs(each).max()), least)) for each in outputs]
-    return Reference(..., np.concatenate([each.reshape(-1) for each in outputs]), np.concatenate(scales))
+    outputs = [each.reshape(-1) for each in _outputs(called, inputs)]
+    most = min((LARGEST[each.dtype] for each in called.operands if each.dtype in LARGEST), default=math.inf)
+    return Reference(..., np.concatenate(outputs), np.concatenate([_scale(each, most) for each in outputs]))
+
+
+def _scale(output: Array, most: float) -> Array:
+    """The largest element; without an end for those that are beyond ``most``, where infinity is as right."""
+    import numpy as np
+
+    size = np.abs(output)
+    is_infinite = (size > most) & (size < NAN)
+    largest = max(float(size[~is_infinite].max(initial=0.0)), float(np.finfo(np.float32).tiny))
+    return np.where(is_infinite, math.inf, largest)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from primbench.dtypes import UNIT_ROUNDOFF
+from primbench.dtypes import rounding
 from primbench.problem import Reference
 from primbench.random import sample
 
@@ -41,7 +41,11 @@ class Head(NamedTuple):
 def reference_of(problem: Any, rng: np.random.Generator, inputs: tuple[Array, ...], *, is_full: bool) -> Reference:
     """The scale is of errors that add up as random ones do: those of P and of its gradient, rounded to the dtype.
 
-    Of gradients these have the size of what is subtracted, P dP and P times the row's sum of O dO.
+    What libraries round before a product, P and dS, is what FlashAttention rounds (Dao et al. 2022, arXiv 2205.14135,
+    algorithms 2 and 4): emulated in float64, these roundings and that of O explain the gradients of cuDNN's and of
+    FlashAttention's kernels on an H200, but for their own rounding; the efficient backend also rounds P within dS.
+    dS has the size of what is subtracted, P dP and P times the row's sum of O dO. In float16 many of them are below
+    the smallest normal number, as of long rows, whose P is small: see ``rounding``. Sums are in float32.
     """
     q, k, v, do = _operands(problem, inputs)
     groups = sample(rng, problem.batch_size * problem.kv_heads, problem.kv_heads * problem.batch_size)
@@ -98,7 +102,7 @@ def _of_group(problem: Any, group: int, rows: Array, operands: tuple[Any, ...]) 
         for name, parts in (("dk", of_k), ("dv", of_v)):
             expected = np.sum([value for value, _ in parts], axis=0)
             errors = np.sqrt(np.sum([error**2 for _, error in parts], axis=0))
-            scale = errors + _roundoff(problem) * np.abs(expected)
+            scale = errors + _rounding(problem, expected)
             yield Sampled(_start(problem, name) + places, expected, scale)
 
 
@@ -117,8 +121,10 @@ def _places(problem: Any, batch: int, head: int, rows: Array, *, of_keys: bool) 
     return np.ravel_multi_index((batch, *middle, element), shape)
 
 
-def _roundoff(problem: Any) -> float:
-    return max(UNIT_ROUNDOFF[problem.dtype], THREE_TF32_ROUNDOFF)
+def _rounding(problem: Any, size: Array) -> Array:
+    """Of what is rounded to the dtype; in float32 of what is multiplied."""
+    found = rounding(problem.dtype, size)
+    return np.maximum(found, THREE_TF32_ROUNDOFF * np.abs(size)) if problem.dtype == "float32" else found
 
 
 def _softmax(problem: Any, q: Array, k: Array, rows: Array) -> Array:
@@ -133,20 +139,21 @@ def _softmax(problem: Any, q: Array, k: Array, rows: Array) -> Array:
 
 def _output(problem: Any, head: Head) -> tuple[Array, Array]:
     o = head.p @ head.v
-    return o, _roundoff(problem) * (np.sqrt(head.p**2 @ head.v**2) + np.abs(o))
+    return o, np.sqrt(_rounding(problem, head.p) ** 2 @ head.v**2) + _rounding(problem, o)
 
 
 def _gradients(problem: Any, head: Head) -> tuple[tuple[Array, Array], ...]:
     """dQ, this head's part of dK and dV, and the sizes of their errors (Dao et al. 2022, arXiv 2205.14135, B.2)."""
     q, k, v, p, do = head
     assert do is not None
-    unit, by = _roundoff(problem), 1 / np.sqrt(problem.head_dim)
+    by = 1 / np.sqrt(problem.head_dim)
     dp, o = do @ v.T, p @ v
     along = (do * o).sum(axis=1, keepdims=True)
     ds = p * (dp - along)
-    errors = unit * p * (np.abs(dp) + np.abs(along) + np.sqrt(((do * o) ** 2).sum(axis=1, keepdims=True)))
+    of_p, subtracted = _rounding(problem, p), np.abs(dp) + np.abs(along)
+    errors = of_p * subtracted + _rounding(problem, p * np.sqrt(((do * o) ** 2).sum(axis=1, keepdims=True)))
     dq = ds @ k * by
-    of_q = by * np.sqrt(errors**2 @ k**2) + unit * np.abs(dq)
+    of_q = by * np.sqrt(errors**2 @ k**2) + _rounding(problem, dq)
     of_k = by * np.sqrt((errors**2).T @ q**2)
-    of_v = unit * np.sqrt((p**2).T @ do**2)
+    of_v = np.sqrt((of_p**2).T @ do**2)
     return (dq, of_q), (ds.T @ q * by, of_k), (p.T @ do, of_v)

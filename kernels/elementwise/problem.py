@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from primbench.dtypes import SMALLEST_NORMAL, UNIT_ROUNDOFF, itemsize_bytes
+from primbench.dtypes import itemsize_bytes, rounding
 from primbench.errors import InvalidField
 from primbench.problem import MEMORY, Bound, Problem, Reference, option, size
 from primbench.random import random_array, sample
@@ -103,7 +103,7 @@ class Elementwise(Problem, name="elementwise"):
         else:
             of = [array[at].astype(np.float64) for array in inputs]
             expected, terms = _BACKWARD[self.op](*of) if self.direction == "backward" else _FORWARD[self.op](*of)
-        return Reference(at, expected, UNIT_ROUNDOFF[self.dtype] * np.maximum(terms, SMALLEST_NORMAL[self.dtype]))
+        return Reference(at, expected, rounding(self.dtype, terms))
 
     def _rotated(self, at: Array, x: Array, cos: Array, sin: Array) -> tuple[Array, Array]:
         import numpy as np

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
+from primbench.dtypes import itemsize_bytes, rounding
 from primbench.problem import MEMORY, Bound, Exact, Problem, Reference, option, size
 from primbench.random import random_array, sample
 
@@ -77,7 +77,7 @@ class Embedding(Problem, name="embedding"):
         )
         parts = [array[indices == row].astype(np.float64) for row in rows]
         expected, summed = (np.stack([f(part).sum(axis=0) for part in parts]) for f in (np.positive, np.abs))
-        return Reference(rows, expected, UNIT_ROUNDOFF[self.dtype] * summed)
+        return Reference(rows, expected, rounding(self.dtype, summed))
 
     def tolerance(self) -> float:
         """8 natural sizes, for the largest of many errors; a copy has none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
+from primbench.dtypes import itemsize_bytes, rounding
 from primbench.errors import InvalidField
 from primbench.problem import MEMORY, Bound, Problem, Reference, option, size
 from primbench.random import random_array, sample
@@ -97,7 +97,7 @@ class Pool(Problem, name="pool"):
         index = (image, channel) if self.layout == "nchw" else (image, slice(None), slice(None), channel)
         x, *dy = (array[index].astype(np.float64) for array in inputs)
         expected, terms = self._backward(x, dy[0]) if dy else self._forward(x)
-        return Reference(index, expected, UNIT_ROUNDOFF[self.dtype] * terms)
+        return Reference(index, expected, rounding(self.dtype, terms))
 
     def _windows(self, x: Array, outside: float) -> Array:
         """[planes, p, q, r s], of x[planes, h, w]."""

@@ -245,12 +245,14 @@ class Rnn(Problem, name="rnn"):
     def tolerance(self) -> float:
         """Rounding of products and of what is stored, relative to the root mean square of the output.
 
-        A product sums 2H terms and errs by about sqrt(2H) u (Higham & Mary 2019, SIAM J. Sci. Comput. 41(5) A2815),
-        in float32 for every dtype; stored gates, states and gradients err by u of theirs. Each step adds its error to
+        A product sums 2H terms, that of the gradients of weights as many as there are steps of sequences, and errs by
+        about the root of their number times u (Higham & Mary 2019, SIAM J. Sci. Comput. 41(5) A2815), in float32 for
+        every dtype; stored gates, states and gradients err by u of theirs. Each step adds its error to
         FADING times the one before it: 1 / (1 - FADING) times one step's, whatever the length. Every layer adds as
         much. The factor 8 covers the largest of many elements.
         """
-        summed = math.sqrt(2 * self.hidden_size) * UNIT_ROUNDOFF["float32"]
+        of_weights = self.seq_len * self.batch_size if self.direction == "bwd_weights" else 0
+        summed = math.sqrt(max(2 * self.hidden_size, of_weights)) * UNIT_ROUNDOFF["float32"]
         rounded = TF32_ROUNDOFF if self.math_mode == "tf32" else UNIT_ROUNDOFF[self.dtype]
         return 8 * (summed + rounded) / (1 - FADING[self.cell]) * self.layers
 
