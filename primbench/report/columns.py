@@ -38,6 +38,8 @@ PLACES: dict[str, Callable[[Record], object]] = {
     **PLACEMENT,
     "process": lambda record: record.case.process,
 }
+_TAKEN = {*(metric.heading for metric in COLUMNS), *PLACES, "arm", "noise", "kernels", "check"}
+"""Headings of columns that are no field of a problem, of which one by the same name is told apart."""
 WIDEST = 60  # characters of a field in a table; exports have all
 _UNIT = re.compile("(_bytes_per_s|_s|_fraction|_bytes)$")
 _DECIMAL_OF_PERCENTILE = re.compile(r"\b(p\d\d)(?=\d)")  # p999 is p99.9
@@ -100,7 +102,8 @@ def _parameters(records: Sequence[Record], wanted: Sequence[str]) -> list[Column
 
 def _parameter(records: Sequence[Record], field: Field[Any]) -> Column:
     values = [record.case.parameters.get(field.name) for record in records]
-    return Column(field.name, values, _size if field.metadata.get("unit") == "B" else _plain)
+    heading = f"problem {field.name}" if field.name in _TAKEN else field.name
+    return Column(heading, values, _size if field.metadata.get("unit") == "B" else _plain)
 
 
 def _place(records: Sequence[Record], name: str) -> Column:

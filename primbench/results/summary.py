@@ -38,14 +38,13 @@ def flat(record: Record) -> dict[str, object]:
         "mem_policy": placement.mem_policy,
     }
     row |= {"threads": placement.threads, "arm": case.arm, "process": case.process}
-    row |= dict(case.parameters) | {f"label_{k}": v for k, v in case.labels.items()}
-    row |= {"status": record.status, "reason": record.reason, "verified": measured.verified}
+    found: dict[str, object] = {"status": record.status, "reason": record.reason, "verified": measured.verified}
     for metric in SAMPLED:
-        row |= _quantiles(metric.name, metric.samples(measured))
-    for name, found in measured.others.items():
-        row |= _quantiles(name, found)
-    return (
-        row
+        found |= _quantiles(metric.name, metric.samples(measured))
+    for name, others in measured.others.items():
+        found |= _quantiles(name, others)
+    found = (
+        found
         | figures_of(record)
         | {
             "noise_fraction": main.noise if main else None,
@@ -63,6 +62,9 @@ def flat(record: Record) -> dict[str, object]:
         }
         | _over_time(record)
     )
+    taken = row.keys() | found.keys()
+    fields = {f"problem_{name}" if name in taken else name: value for name, value in case.parameters.items()}
+    return row | fields | {f"label_{name}": value for name, value in case.labels.items()} | found
 
 
 def _over_time(record: Record) -> dict[str, float | None]:

@@ -417,3 +417,10 @@ def test_placement_that_was_not_had_is_a_note_once() -> None:
     asked = replace(record(ON_CPU), case=replace(case(), placement=Placement(threads=8)))
     fewer = worker(placement=replace(PLACED, threads=2))
     assert ["not placed as asked: threads=8, and the largest pool has 2 (numpy)"] == table(asked, workers=[fewer]).notes
+
+
+def test_a_field_called_as_a_metric_has_another_heading() -> None:
+    parameters = build("batched_gemm", {"batch": 3, "m": 4, "n": 5, "k": 6}).parameters()
+    (found,) = tables([record(ON_CPU, primitive="batched_gemm", parameters=parameters)], [worker()])
+    assert ["problem batch", "batch"] == [each for each in found.columns if "batch" in each]
+    assert len(found.columns) == len({*found.columns})

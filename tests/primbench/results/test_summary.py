@@ -142,3 +142,12 @@ def test_frame_has_a_row_a_record() -> None:
     assert (2, len(flat(record(None)))) == frame.shape
     assert 2e-3 == frame["device_s"][0]
     assert frame["device_s"].isna()[1]
+
+
+def test_a_field_called_as_another_column_takes_none_from_it() -> None:
+    named = record(ON_GPU)
+    named = replace(named, case=replace(named.case, parameters={"m": 4, "device": "disk", "flop": 3}))
+    row = flat(named)
+    assert ("cuda:0", 1000, "disk", 3, 4) == tuple(
+        row[each] for each in ("device", "flop", "problem_device", "problem_flop", "m")
+    )
