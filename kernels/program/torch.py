@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from primbench.errors import PrimbenchError, UnsupportedCase
 from primbench.kernels.program.problem import STAGES
 from primbench.measurement import Samples
 from primbench.problem import described, kernel
 from primbench.registry import named_files
+from primbench.system.said import in_short, written
 
 if TYPE_CHECKING:
     from primbench.kernels.program.problem import Program
@@ -47,11 +48,6 @@ def torch_program(backend: Any, problem: Program) -> Step:
         is_process=True,
         others={f"{stage}_s": runs.samples_of(number) for number, stage in enumerate(STAGES)},
     )
-
-
-def _written(file: BinaryIO) -> str:
-    """All of it, wherever who wrote it stands."""
-    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode(errors="replace")
 
 
 class _Runs:
@@ -93,10 +89,10 @@ class _Runs:
                 check=False,
             )  # fmt: skip
             ended_ns = time.monotonic_ns()
-            said, complaint = _written(told), _written(errors)
+            said, complaint = written(told.fileno()), written(errors.fileno())
         if done.returncode or not said:
             lines = complaint.strip().splitlines()
-            said = lines[-1] if lines else f"ended with {done.returncode}"
+            said = in_short(lines[-1]) if lines else f"ended with {done.returncode}"
             raise PrimbenchError(f"program {self._words[0]}: {self._without_memory(said)}{said}")
         made, *within_ns = said.split(" ")
         at_ns = [begun_ns, *map(int, within_ns), ended_ns]

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from primbench.system.said import Lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -32,7 +34,7 @@ class Channel:
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self._unread = b""
+        self._heard = Lines()
         if connection.family != socket.AF_UNIX:
             for level, option, value in _NETWORK:
                 connection.setsockopt(level, option, value)
@@ -40,7 +42,7 @@ class Channel:
     @property
     def has_line(self) -> bool:
         """Whether a message has been read from the socket already, which poll(2) cannot know."""
-        return b"\n" in self._unread
+        return bool(self._heard)
 
     def send(self, message: object) -> None:
         """Raises EOFError where the other end is known to be gone."""
@@ -58,9 +60,8 @@ class Channel:
                 raise _gone(error) from None
             if not chunk:
                 raise EOFError("the other end closed its connection")
-            self._unread += chunk
-        line, self._unread = self._unread.split(b"\n", 1)
-        found: _Kind = msgspec.json.decode(line, type=functools.reduce(operator.or_, kinds))
+            self._heard.add(chunk)
+        found: _Kind = msgspec.json.decode(self._heard.take(), type=functools.reduce(operator.or_, kinds))
         return found
 
     def close(self) -> None:

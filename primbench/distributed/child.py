@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import select
@@ -11,10 +12,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from primbench.distributed.death import EXPLAINED, died_of, how_it_ended
 from primbench.errors import WorkerError
+from primbench.system.said import in_short, shorten, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,7 +55,7 @@ class Child:
         self.name = name
         self._clears_up = clears_up
         with starting(name), contextlib.ExitStack() as undone:
-            self._stderr = None if verbose else undone.enter_context(tempfile.TemporaryFile())
+            self._stderr = None if verbose else undone.enter_context(_appended())
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.PIPE,
@@ -123,6 +125,11 @@ class Child:
             return f"{self.name} {died_of(status)}{self._last_words()}"
         return f"{self.name} {how_it_ended(status)}{'' if status in EXPLAINED else self._last_words()}"
 
+    def shorten_stderr(self) -> None:
+        """Where it goes on writing there: what nobody reads takes no disk."""
+        if self._stderr is not None:
+            shorten(self._stderr.fileno())
+
     @property
     def has_failed(self) -> bool:
         """Whether it has ended otherwise than it should."""
@@ -142,11 +149,17 @@ class Child:
     def _last_words(self) -> str:
         if self._stderr is None:
             return ""
-        self._stderr.seek(0)
-        said = self._stderr.read().decode(errors="replace").strip().splitlines()
+        said = written(self._stderr.fileno()).strip().splitlines()
         lines = [line for line in said if not _AFTERWARDS.match(line)] or said
         fatal = [line for line in lines if line.startswith("Fatal Python error: ")]  # faulthandler's line
-        return f": {(fatal or lines)[-1]}" if lines else ""
+        return f": {in_short((fatal or lines)[-1])}" if lines else ""
+
+
+def _appended() -> IO[bytes]:
+    """A file without a name whose writers all write at its end, wherever that is by then."""
+    made = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the child
+    fcntl.fcntl(made, fcntl.F_SETFL, fcntl.fcntl(made, fcntl.F_GETFL) | os.O_APPEND)
+    return made
 
 
 class NotStarted(WorkerError):

@@ -28,6 +28,7 @@ from primbench.spec.fleet import Member
 from primbench.spec.naming import name_of
 from primbench.spec.study import Study
 from primbench.spec.variables import Sent
+from primbench.system.said import in_short
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
@@ -145,7 +146,9 @@ def model_of(worker: Worker) -> str | None:
 
 
 def as_it_was(record: Record) -> Record:
-    """With what was so of its case before the primitive had a field for it."""
+    """With what was so of its case before the primitive had a field for it, and a reason that can be told."""
+    if record.reason is not None:
+        record = replace(record, reason=in_short(record.reason))
     case = record.case
     try:
         parameters = problem_class(case.primitive).completed(case.parameters, case.device)

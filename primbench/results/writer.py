@@ -20,8 +20,9 @@ from primbench.results.record import SCHEMA_VERSION, Header, Line, Record, Worke
 from primbench.spec.confidential import hidden, hidden_command, hidden_labels
 from primbench.system import outputs
 from primbench.system.files import utf8
-from primbench.system.jsonlines import MAX_LINE_BYTES, decompress, is_compressed
+from primbench.system.jsonlines import decompress, is_compressed
 from primbench.system.locks import holder, lock
+from primbench.system.said import LINE_BYTES
 from primbench.units import format_bytes
 
 if TYPE_CHECKING:
@@ -88,8 +89,8 @@ class Writer:
         Also for a line that is longer than who reads the file takes.
         """
         text = encode(line)
-        if len(text) > MAX_LINE_BYTES:
-            size, most = format_bytes(len(text)), format_bytes(MAX_LINE_BYTES)
+        if len(text) > LINE_BYTES:
+            size, most = format_bytes(len(text)), format_bytes(LINE_BYTES)
             raise OutputError(f"{self.path}: a case's line has {size}, and may have {most}: shorten --max-time")
         try:
             self._append(text)

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from primbench.errors import FileError
+from primbench.system.said import LINE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for what is no JSON, or not of the kind that is due."""
 
-MAX_LINE_BYTES = 64 * 2**20
 MAX_UNPACKED_BYTES = 256 * 2**20  # a small compressed file can hold more than there is memory
 # By a file's first bytes: The .xz File Format, 2.1.1.1, and RFC 1952, 2.3.1. The program, and Python's module.
 FORMATS = {b"\xfd7zXZ\0": ("xz", "lzma"), b"\x1f\x8b\x08": ("gzip", "gzip")}
@@ -36,7 +36,7 @@ def whole_lines(path: Path) -> Iterator[bytes]:
     try:
         with opened(path) as file:
             number = 0
-            while text := file.readline(MAX_LINE_BYTES):
+            while text := file.readline(LINE_BYTES):
                 number += 1
                 text = text.removeprefix(MARK) if number == 1 else text
                 if not text.endswith(b"\n"):
@@ -114,8 +114,8 @@ def _format(path: Path) -> tuple[str, str] | None:
 
 
 def _no_end(path: Path, number: int, text: bytes) -> str:
-    if len(text) == MAX_LINE_BYTES:
-        return f"longer than {MAX_LINE_BYTES >> 20} MiB: not a line of a results file"
+    if len(text) == LINE_BYTES:
+        return f"longer than {LINE_BYTES >> 20} MiB: not a line of a results file"
     if number > 1:
         keep = f"head -n {number - 1} {shlex.quote(str(path))} > whole.jsonl"
         return f"cut off in the middle of the line; to keep the whole lines before it: {keep}"

@@ -19,6 +19,7 @@ from primbench.distributed.child import Child, readable
 from primbench.errors import WorkerError
 from primbench.measurement.over_time import MOST_SAMPLES, SERIES, OverTime, Series
 from primbench.system.files import attempt
+from primbench.system.said import Lines
 from primbench.timing import peaks
 from primbench.timing.usage import Reader, readers
 
@@ -76,15 +77,15 @@ def _asked_to_end(watcher: Child, marks: Marks) -> OverTime:
 
 
 def _line(watcher: Child) -> bytes:
-    said = b""
-    while not said.endswith(b"\n"):
+    said = Lines()
+    while not said:
         if not readable([watcher.stdout], TIMEOUT_S):
             raise WorkerError(f"watcher gave no answer within {TIMEOUT_S:g} s")
         chunk = os.read(watcher.stdout, 1 << 20)
         if not chunk:
             raise WorkerError(watcher.cause_of_death())
-        said += chunk
-    return said
+        said.add(chunk)
+    return said.take() + b"\n"
 
 
 class Curves:

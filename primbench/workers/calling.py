@@ -7,9 +7,10 @@ import time
 import traceback
 from typing import TYPE_CHECKING, BinaryIO
 
-from primbench.errors import PrimbenchError, cut
+from primbench.errors import PrimbenchError
 from primbench.registry import build
 from primbench.spec.method import Method
+from primbench.system.said import in_short
 from primbench.timing.calls import Calls
 from primbench.timing.feasibility import check_memory
 from primbench.timing.inputs import first_calls, set_up
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from primbench.backends import Backend
     from primbench.spec.neighbour import Neighbour
 
-LONGEST_REASON = 1000  # characters; what frameworks say fits
 TOGETHER_S = 0.02  # of calls that are waited for together: a GPU is not without work between them
 
 
@@ -71,8 +71,8 @@ def _prepared(backend: Backend, neighbour: Neighbour) -> Calls:
 
 
 def one_line(error: Exception) -> str:
-    """Its kind first, but where that is the base of ours and says nothing; of a very long line the beginning."""
-    lines = [cut(line, LONGEST_REASON) for line in str(error).strip().splitlines()[:1]]
+    """Its kind first, but where that is the base of ours and says nothing; of a very long line both ends."""
+    lines = [in_short(line) for line in str(error).strip().splitlines()[:1]]
     name = type(error).__name__
     if lines and type(error) is PrimbenchError:
         return lines[0]

@@ -18,6 +18,7 @@ from primbench.runtimes.order import Order
 from primbench.runtimes.refusals import refusal
 from primbench.spec.settings import with_placement_keys
 from primbench.system.jsonlines import UNREADABLE
+from primbench.system.said import Lines
 from primbench.workers import protocol
 from primbench.workers.applied import ELSEWHERE, mismatch, outside
 from primbench.workers.protocol import (
@@ -46,7 +47,7 @@ REST_S = 10.0  # for the rest of an answer that has begun to arrive: a pipe hold
 GRACE_S = 0.2  # in which a rank's death is seen after what it did to the others
 MOST_SHOWN = 60  # characters of what was no answer
 HEARD_WITHIN_S = 30.0  # a container is made and started meanwhile
-LONGEST_WAIT_S = 3600.0  # poll(2) counts milliseconds in an int
+LONGEST_WAIT_S = 1.0  # before it is looked how much there is on standard error
 
 _Answer = TypeVar("_Answer", bound=Ready | Prepared | TurnOver | Called | Outcome)
 
@@ -74,7 +75,7 @@ class WorkerProcess:
         """
         self._ranks = ranks
         self._start, self._arm = start, arm
-        self._unread = b""
+        self._heard = Lines()
         self._gone: WorkerGone | None = None
         peers = self._start_child(arm, start, verbose=verbose)
         with contextlib.suppress(BrokenPipeError):  # what it died of is heard when it is asked for
@@ -198,27 +199,34 @@ class WorkerProcess:
     def _read_line(self, timeout_s: float) -> bytes:
         deadline = time.monotonic() + timeout_s
         watched = [self._child.stdout, *(self._ranks.watched if self._ranks else ())]
-        while b"\n" not in self._unread:
+        while not self._heard:
+            self._child.shorten_stderr()
             ready = self._ready_by(deadline, watched)
             if self._child.stdout in ready:
                 chunk = os.read(self._child.stdout, 1 << 20)
                 if not chunk:
                     raise WorkerGone(self._cause_of_death())
-                if not self._unread:
+                if not self._heard.begun:
                     deadline = max(deadline, time.monotonic() + REST_S)
-                self._unread += chunk
+                self._add(chunk)
             elif ready and self._ranks:
                 if fate := self._ranks.fate():
                     raise WorkerGone(fate)
                 watched = [self._child.stdout]  # ended as it should: with the worker, which is heard next
-        line, self._unread = self._unread.split(b"\n", 1)
-        return line
+        return self._heard.take()
+
+    def _add(self, chunk: bytes) -> None:
+        """Raises WorkerGone for what is longer than any answer."""
+        try:
+            self._heard.add(chunk)
+        except UNREADABLE as error:
+            raise WorkerGone(f"{_first_words(self._heard.begun)}: {error}") from None
 
     def _ready_by(self, deadline: float, watched: Sequence[int]) -> list[int]:
         """Raises TimeoutError, having looked last: an answer came in time where this process was stopped by Ctrl-Z."""
         left_s = max(0.0, deadline - time.monotonic())
         ready = readable(watched, min(left_s, LONGEST_WAIT_S))
-        if not left_s and (self._unread or not ready):
+        if not left_s and (self._heard.begun or not ready):
             raise TimeoutError
         return ready
 

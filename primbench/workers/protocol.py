@@ -21,6 +21,7 @@ from primbench.numa.placement import EffectivePlacement
 from primbench.spec.case import Case
 from primbench.spec.neighbour import Neighbour
 from primbench.spec.placement import Placement
+from primbench.system.said import in_short
 
 PROTOCOL_VERSION = 5
 
@@ -153,5 +154,8 @@ def _answers() -> msgspec.json.Decoder[Answer]:
 
 
 def decode_answer(line: bytes) -> Answer:
-    """Raises msgspec.MsgspecError."""
-    return _answers().decode(line)
+    """Raises msgspec.MsgspecError. A reason is as long as it is told, whoever the worker is."""
+    answer = _answers().decode(line)
+    if isinstance(answer, Refusal | Outcome) and answer.reason is not None:
+        return msgspec.structs.replace(answer, reason=in_short(answer.reason))
+    return answer

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterable
@@ -19,6 +21,7 @@ from primbench.spec.arm import Arm
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
+from primbench.system.said import FULL_BYTES, Lines, shorten, written
 from primbench.workers import process
 from primbench.workers.calling import one_line
 from primbench.workers.process import WorkerGone, WorkerProcess, ask_a_worker
@@ -228,11 +231,15 @@ def test_an_ended_worker_is_of_no_more_use_and_may_be_ended_twice() -> None:
     worker.end()
 
 
+def speaker(stdout: int) -> SimpleNamespace:
+    return SimpleNamespace(stdout=stdout, shorten_stderr=lambda: None)
+
+
 def test_an_answer_that_came_while_this_process_was_stopped_is_heard() -> None:
     """As by Ctrl-Z: the time is over when it goes on, and as much of the answer as a pipe holds lies there."""
     hearing, speaking = os.pipe()
     worker = WorkerProcess.__new__(WorkerProcess)
-    vars(worker).update(_child=SimpleNamespace(stdout=hearing), _ranks=None, _unread=b"")
+    vars(worker).update(_child=speaker(hearing), _ranks=None, _heard=Lines())
     os.write(speaking, b'{"type":"Prep')
     rest = threading.Timer(0.05, os.write, (speaking, b'ared"}\n'))
     rest.start()
@@ -247,10 +254,60 @@ def test_an_answer_that_came_while_this_process_was_stopped_is_heard() -> None:
 def test_what_writes_without_end_is_no_answer_once_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "REST_S", 0.1)
     worker = WorkerProcess.__new__(WorkerProcess)
-    with open("/dev/zero", "rb", buffering=0) as endless:
-        vars(worker).update(_child=SimpleNamespace(stdout=endless.fileno()), _ranks=None, _unread=b"")
-        with pytest.raises(WorkerGone, match=r"no answer within 0\.01 s"):
-            worker._hear(0.01, Prepared, spent_s=0.0)
+    with subprocess.Popen(["sh", "-c", "while :; do printf x; done"], stdout=subprocess.PIPE) as endless:
+        assert endless.stdout is not None
+        vars(worker).update(_child=speaker(endless.stdout.fileno()), _ranks=None, _heard=Lines())
+        with pytest.raises(WorkerGone, match=r"no answer within 0\.5 s"):
+            worker._hear(0.5, Prepared, spent_s=0.0)
+        endless.kill()
+
+
+FLOODS = {
+    "yes 'a line of words' | head -c 300000000 >&2; echo last words >&2; exit 3": (
+        "worker died of exit status 3: last words$"
+    ),
+    "head -c 300000000 /dev/zero | tr '\\0' x >&2; exit 3": r"worker died of exit status 3: x{500} \[\.\.\.\] x{500}$",
+    "head -c 466000000 /dev/zero; sleep 9": r"printed '(\\x00)+': a line of more than 64 MiB$",
+    """printf '{"type":"Refusal","placement":false,"reason":"'; head -c 40000000 /dev/zero | tr '\\0' x; echo '"}'""": (
+        r"^x{500} \[\.\.\.\] x{500}$"
+    ),
+}
+FLOODED = """
+import resource, sys
+from primbench.errors import PrimbenchError
+from primbench.workers.process import WorkerProcess
+from primbench.workers.protocol import Start
+sys.executable = sys.argv[1]
+try:
+    WorkerProcess(Start(candidates=["numpy"], backend="numpy", device="cpu")).ready
+except PrimbenchError as error:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, error, sep="\\n")
+"""
+
+
+@pytest.mark.parametrize("script", FLOODS)
+def test_of_what_is_said_without_end_both_ends_are_kept(tmp_path: Path, script: str) -> None:
+    impostor = tmp_path / "python"
+    impostor.write_text(f"#!/bin/sh\n{script}\n")
+    impostor.chmod(0o755)
+    command = [sys.executable, "-c", FLOODED, str(impostor)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    peak_mib, said = done.stdout.splitlines()
+    assert re.search(FLOODS[script], said), said[:300]
+    assert int(peak_mib) < 400
+
+
+def test_what_goes_on_writing_to_standard_error_takes_no_disk() -> None:
+    with child._appended() as file:
+        os.write(file.fileno(), b"first words\n")
+        for _ in range(3):
+            os.write(file.fileno(), b"x\n" * (FULL_BYTES // 2))
+            os.write(file.fileno(), b"last words\n")
+            shorten(file.fileno())
+            assert os.fstat(file.fileno()).st_size < FULL_BYTES
+        lines = written(file.fileno()).splitlines()
+    assert ("first words", "last words") == (lines[0], lines[-1])
+    assert "[...]" in lines
 
 
 def test_a_reason_of_megabytes_is_cut() -> None:
