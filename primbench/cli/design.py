@@ -86,7 +86,7 @@ def _method(values: Mapping[str, Any], seed: int, least_s: float, most_s: float)
 
 
 def ends_itself(values: Mapping[str, Any]) -> bool:
-    return values.get("until") is not None or values.get("time_budget") is not None
+    return values.get("until") is not None or values["time_budget"] is not None
 
 
 def study_of(

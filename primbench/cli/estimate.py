@@ -1,42 +1,79 @@
-"""About how long a run will take: from the bounds of sampling, which hold whatever is measured."""
+"""About how long a run will take, said before it begins; and what its time did not suffice for, said afterwards."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from primbench.cli.echo import say
+from primbench.compare.sides import identity
+from primbench.experiments.budget import all_expected_s, sampled_s
+from primbench.spec.case import Case
 from primbench.units import minutes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
+    from primbench.experiments.budget import Budget
+    from primbench.results.file import Results
     from primbench.results.record import Record
-    from primbench.spec.case import Case
+    from primbench.spec.study import Study
 
-WARM_UP = 0.5  # of the longest time of sampling, before the first sample: the most that primbench.timing warms up
 LONG_S = 120.0
+BESIDE = 3.0  # times as long beside a neighbour
 
 
-def sampling_s(cases: Iterable[Case]) -> tuple[float, float]:
-    """The least and the most that the cases are sampled, without what it takes to set them up."""
-    methods = [case.method for case in cases]
-    most_s = sum(each.max_time_s for each in methods)
-    return sum(each.min_time_s for each in methods), most_s * (1 + WARM_UP)
+def say_how_long(cases: Collection[Case], budget_s: float | None) -> None:
+    """On stderr before a run that is long, or is to end within a time."""
+    expected_s = all_expected_s(cases)
+    if cases and (expected_s > LONG_S or budget_s is not None):
+        say(f"{_counted(len(cases))}: about {minutes(expected_s)}{_ending(expected_s, budget_s)}", err=True)
 
 
-def say_how_long(cases: Sequence[Case], times: int = 1) -> None:
-    """On stderr before a long run. times: that each case is run."""
-    least_s, most_s = sampling_s(cases) if cases and not cases[0].method.dry_run else (0.0, 0.0)
-    if times * most_s > LONG_S:
-        between = f"{minutes(times * least_s)} to {minutes(times * most_s)}"
-        say(f"{len(cases) * times} cases: {between} of sampling, and what it takes to set them up", err=True)
+def say_how_long_pairs_take(study: Study, pairs: int, budget_s: float | None) -> None:
+    """The same of the pairs of a study that are left. Where they end by the verdicts, there may be more of them."""
+    pair_s = pair_expected_s(study)
+    if not pairs or (pairs * pair_s <= LONG_S and budget_s is None):
+        return
+    what = f"{_counted(len(study.cases))} in {len(study.arms)} arms"
+    times = f"about {minutes(pair_s)} a pair, {minutes(pairs * pair_s)} for {pairs}"
+    say(f"{what}: {times}{_ending(pairs * pair_s, budget_s)}", err=True)
+
+
+def pair_expected_s(study: Study) -> float:
+    one_s = all_expected_s(study.cases)
+    return sum(BESIDE * one_s if arm.neighbour else one_s for arm in study.arms)
+
+
+def _counted(cases: int) -> str:
+    return f"{cases} case{'' if cases == 1 else 's'}"
+
+
+def _ending(expected_s: float, budget_s: float | None) -> str:
+    if budget_s is None:
+        return ""
+    return f"; --time-budget {minutes(budget_s)} {'suffices' if expected_s <= budget_s else 'ends it before'}"
+
+
+def say_what_was_left_out(budget: Budget, found: Results, going_on: str) -> None:
+    """On stderr after a run whose time was too short. going_on: the command that does; "" without a results file.
+
+    What a study measured in one pair, and not in a further one, it has measured.
+    """
+    key_of = Case.key if found.header.study is None else identity
+    measured = {key_of(record.case) for record in found.records}
+    left = {key: case for case in budget.left_out if (key := key_of(case)) not in measured}
+    if not left:
+        return
+    counts = Counter(case.primitive for case in left.values())
+    which = ", ".join(f"{count} of {name}" for name, count in counts.most_common())
+    say(f"Not measured within --time-budget: {_counted(len(left))} ({which}).", err=True)
+    say(f"Go on with: {going_on}" if going_on else "A results file, -o FILE.jsonl, can be gone on with.", err=True)
 
 
 def say_how_long_it_would_take(records: Sequence[Record]) -> None:
     """On stderr after --dry-run, where timing the same cases would be long."""
     ok = [record for record in records if record.status == "ok" and record.case.method.dry_run]
-    least_s, most_s = sampling_s(record.case for record in ok) if ok else (0.0, 0.0)
-    set_up_s = sum(record.duration_s for record in ok)
-    if set_up_s + most_s > LONG_S:
-        between = f"{minutes(set_up_s + least_s)} to {minutes(set_up_s + most_s)}"
-        say(f"timing these {len(ok)} cases would take {between}", err=True)
+    expected_s = sum(record.duration_s + sampled_s(record.case) for record in ok)
+    if expected_s > LONG_S:
+        say(f"timing these {_counted(len(ok))} would take about {minutes(expected_s)}", err=True)

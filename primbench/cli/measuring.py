@@ -17,7 +17,7 @@ from primbench.backends import not_installed
 from primbench.baselines import roof
 from primbench.cli.captured import as_in_step
 from primbench.cli.echo import say
-from primbench.cli.estimate import say_how_long, say_how_long_it_would_take
+from primbench.cli.estimate import say_how_long, say_how_long_it_would_take, say_what_was_left_out
 from primbench.cli.options import as_options, method_of, placement_of
 from primbench.cli.outputs import check_outputs, report, save
 from primbench.cli.progress import Progress, progress
@@ -25,6 +25,7 @@ from primbench.cli.resuming import Begun, check_machine, check_resume, going_on,
 from primbench.distributed import world
 from primbench.distributed.followers import Leader, follow
 from primbench.errors import INTERRUPTED, InvalidRequest, PrimbenchError
+from primbench.experiments.budget import Budget, spread
 from primbench.problem import Problem
 from primbench.registry import backends_of
 from primbench.report.plain import printable
@@ -110,18 +111,24 @@ def measured(
         leader=leader,
     )
     left, begun_with = left_to_do(cases, found), list(found.workers)
+    budget_s = values["time_budget"]
+    budget = Budget(budget_s, found.records)
+    in_order = left if budget_s is None else spread(left)
     say_of_trace(cases, asked=values["trace"])
     say_of_threads(values["threads"], values["cpus"])
     if begun is not None:
         say_what_changed(values["resume"], left, found)
 
     def lines(shown: Progress) -> Iterator[Worker | Record]:
-        return on_its_machine(session.run(announced(left, shown)), begun_with, partial(check_machine, values["resume"]))
+        return on_its_machine(
+            session.run(announced(budget.within(in_order), shown)), begun_with, partial(check_machine, values["resume"])
+        )
 
     if not values["quiet"]:
-        say_how_long(left)
+        say_how_long(left, budget_s)
     with writing(values, begun, found.header) as writer:
         ended = run_cases(lines, len(left), session, writer=writer, found=found, values=values)
+    say_what_was_left_out(budget, found, going_on(found, values))
     say_how_long_it_would_take(found.records)
     return replace(found, records=found.latest()), ended
 

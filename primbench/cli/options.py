@@ -167,6 +167,9 @@ def _measure() -> list[click.Option]:
                help="Repeat everything in so many fresh processes."),
         option("--timeout", type=TIMEOUT, default=f"{DEFAULT_TIMEOUT_S:g}s", show_default=True,
                help="Give up a case after so long."),
+        option("--time-budget", type=TIMEOUT, metavar="DURATION",
+               help="Begin no case, and no pair of processes, that would end later than this; first comes one case of "
+                    "each primitive. What was not measured is said."),
     ]  # fmt: skip
 
 

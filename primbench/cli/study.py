@@ -16,7 +16,7 @@ from primbench.cli.compare import gate_of, gate_options
 from primbench.cli.completing import complete_arm, complete_suite
 from primbench.cli.consent import check_own
 from primbench.cli.design import DEFAULT_PAIRS, LASTING_S, MOST_UNTIL, design_of, ends_itself, study_of
-from primbench.cli.estimate import say_how_long
+from primbench.cli.estimate import say_how_long_pairs_take, say_what_was_left_out
 from primbench.cli.measuring import (
     exit_as,
     next_worker,
@@ -25,7 +25,7 @@ from primbench.cli.measuring import (
     writing,
 )
 from primbench.cli.neighbour import neighbour_in_words
-from primbench.cli.option_types import TIMEOUT, Whole, parsed
+from primbench.cli.option_types import Whole, parsed
 from primbench.cli.options import (
     ALONE,
     GroupedCommand,
@@ -37,7 +37,7 @@ from primbench.cli.options import (
 )
 from primbench.cli.outputs import check_outputs
 from primbench.cli.problem import once
-from primbench.cli.resuming import Begun, check_all_kernels, resuming
+from primbench.cli.resuming import Begun, check_all_kernels, going_on, resuming
 from primbench.compare.comparison import Comparison
 from primbench.compare.gate import Gate
 from primbench.compare.pairs import compare
@@ -45,6 +45,7 @@ from primbench.compare.settled import unsettled
 from primbench.compare.sides import sides_of
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import InvalidRequest
+from primbench.experiments.budget import Budget
 from primbench.experiments.pairs import run
 from primbench.experiments.sharing import Sharing
 from primbench.experiments.study import LEAST_PAIRS, check_build, to_run, whole_pairs
@@ -105,11 +106,9 @@ def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show
         first_worker=next_worker(found),
         arms={arm.name: arm for arm in study.arms},
     )
+    budget = Budget(values["time_budget"], found.records)
     blocks = to_run(
-        study,
-        found,
-        unsettled=lambda found: unsettled(_compared(study, found), study.cases),
-        time_budget_s=values.get("time_budget"),
+        study, found, unsettled=lambda found: unsettled(_compared(study, found), study.cases), budget=budget
     )
     whole = len(whole_pairs(study, found.records))
     pairs = min(study.pairs, max(LEAST_PAIRS, whole + 1)) if study.until_settled else study.pairs
@@ -119,13 +118,17 @@ def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show
 
     def lines(shown: Progress) -> Iterator[Worker | Record]:
         admit = partial(check_build, study, found)
-        return run(session, study, blocks, tell=shown.tell, announce=shown.announce, admit=admit, share=share)
+        return run(
+            session, study, blocks, tell=shown.tell, announce=shown.announce, admit=admit, share=share,
+            may_begin=budget.may_begin,
+        )  # fmt: skip
 
     say_of_trace(study.cases, asked=values["trace"])
     if not values["quiet"]:
-        say_how_long(study.cases, max(0, pairs - whole) * len(study.arms))
+        say_how_long_pairs_take(study, max(0, pairs - whole), values["time_budget"])
     with writing(values, begun, found.header) as writer:
         ended = run_cases(lines, total, session, writer=writer, found=found, values=values)
+    say_what_was_left_out(budget, found, going_on(found, values))
     comparison = _compared(study, found)
     show(found, comparison, values, gate if ended is None else Gate("never"))
     exit_as(ended, found.records)
@@ -232,8 +235,6 @@ def study_options() -> list[click.Option]:
                      f"With --resume: as many as before, or at most {MOST_UNTIL} more where these are done."),
         grouped("Compare", "--until", type=click.Choice(["settled"]),
                 help=f"End once no verdict is inconclusive: after {LEAST_PAIRS} pairs, run only cases that are."),
-        grouped("Compare", "--time-budget", type=TIMEOUT, metavar="DURATION",
-                help="Begin no pair that would end later than this."),
         grouped("Compare", "--pairing", type=click.Choice(get_args(Pairing)), default=IN_TURN, show_default=True,
                 help="in-turn: the processes of a pair take turns sample by sample, so that what the machine does "
                      "falls on all alike; where they cannot (several GPUs, a CPU quota, no CPU or not "

@@ -40,6 +40,7 @@ def run(
     announce: Callable[[Case], None] = lambda case: None,
     admit: Callable[[Worker], None] = lambda worker: None,
     share: Callable[[Case], Shares] = lambda case: {},
+    may_begin: Callable[[Sequence[Case]], bool] = lambda cases: True,
 ) -> Iterator[Worker | Record]:
     """What becomes of the blocks. Where an arm lacks a backend or device, its cases there are skipped, others go on.
 
@@ -47,9 +48,10 @@ def run(
 
     tell: is given a sentence of each such arm, at its first case; another one only for another reason. announce: is
     shown each case before it runs, admit each worker; where admit raises a PrimbenchError, the arm has no worker.
-    share: says how long processes that take turns sample which metrics of a case.
+    share: says how long processes that take turns sample which metrics of a case. may_begin: is asked of each case, as
+    it is in all arms, before the first of them runs it; of those for which it says no nothing becomes.
     """
-    pairs = _Pairs(session, study, tell, announce, admit, share)
+    pairs = _Pairs(session, study, tell, announce, admit, share, may_begin)
     for block in blocks:
         yield from pairs.block(block)
 
@@ -67,6 +69,7 @@ class _Pairs:
     announce: Callable[[Case], None]
     admit: Callable[[Worker], None]
     share: Callable[[Case], Shares]
+    may_begin: Callable[[Sequence[Case]], bool]
     workers: dict[tuple[str, str, str], Worker] = field(default_factory=dict)
     absent: dict[tuple[str, str, str], str] = field(default_factory=dict)
     alone: dict[tuple[str, str, int], str] = field(default_factory=dict)
@@ -83,15 +86,25 @@ class _Pairs:
             yield from self._one_by_one(block, reason, is_waiting=False)
         else:
             for group in zip(*block.by_arm, strict=True):
-                yield from self._in_turn(group)
+                if self.may_begin(group):
+                    yield from self._in_turn(group)
 
     def _one_by_one(self, block: Block, reason: str, *, is_waiting: bool) -> Iterator[Worker | Record]:
         """is_waiting: every arm has its worker by now."""
         waiting = [cases[0].arm for cases in block.by_arm] if is_waiting else []
-        for case in (case for cases in block.by_arm for case in cases):
+        for case in self._begun(block):
             self.announce(case)
             waiting = [arm for arm in waiting if arm != case.arm]
             waiting = yield from self._while_waiting(case, reason, waiting)
+
+    def _begun(self, block: Block) -> Iterator[Case]:
+        """The cases of the first arm that may begin, then the same ones of the others."""
+        groups = []
+        for group in zip(*block.by_arm, strict=True):
+            if self.may_begin(group):
+                groups.append(group)
+                yield group[0]
+        yield from (group[number] for number in range(1, len(block.by_arm)) for group in groups)
 
     def _while_waiting(
         self, case: Case, reason: str, waiting: list[str]

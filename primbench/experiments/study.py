@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +23,7 @@ from primbench.spec.placement import Placement
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from primbench.experiments.budget import Budget
     from primbench.results.file import Results
     from primbench.results.record import Record, Worker
     from primbench.spec.arm import Arm
@@ -135,30 +135,34 @@ def to_run(
     found: Results,
     *,
     unsettled: Callable[[Results], Sequence[Case]],
-    time_budget_s: float | None = None,
-    clock: Callable[[], float] = time.monotonic,
+    budget: Budget,
 ) -> Iterator[Block]:
     """The blocks that are left, made as they are asked for: whether there is another pair is told at the end of one.
 
     found: grows by what is measured meanwhile. unsettled: asked for the cases of the next pair, where the study is to
-    end by its verdicts, with LEAST_PAIRS and more. time_budget_s: no pair is begun that would end later than this, by
-    what earlier ones took; one is always run. No pair follows one in which fewer than two arms ran at all, or where the
-    baseline never did since it goes on: of the others alone nothing could be compared.
+    end by its verdicts, with LEAST_PAIRS and more. budget: no pair is begun that would end later, by what earlier ones
+    took, and no block in which no case may begin. No pair follows one of which something was left out, one in which
+    fewer than two arms ran at all, or where the baseline never did since it goes on: of the others alone nothing could
+    be compared.
     """
-    end = clock() + (math.inf if time_budget_s is None else time_budget_s)
     held, took = len(found.records), list[Took]()
     whole = len(whole_pairs(study, found.records))
     pair = 1 + max((record.case.process for record in found.records), default=-1)
     while whole < study.pairs:
         is_looked_at = study.until_settled and whole >= LEAST_PAIRS
         cases = unsettled(found) if is_looked_at else study.cases
-        started = clock()
-        if not cases or started + _pair_s(cases, took) > end:
+        started = budget.clock()
+        if not cases or _pair_s(cases, took) > budget.left_s:
             return
-        yield from plan(study.arms, cases, [pair], study.seed)
-        if not _is_comparable(study, found.records[held:], pair):
+        for block in plan(study.arms, cases, [pair], study.seed):
+            groups = [*zip(*block.by_arm, strict=True)]
+            if any(map(budget.suffices, groups)):
+                yield block
+            else:
+                budget.left_out.extend(case for group in groups for case in group)
+        if budget.left_out or not _is_comparable(study, found.records[held:], pair):
             return
-        took.append(Took(clock() - started, _case_s(found.records[held:], pair)))
+        took.append(Took(budget.clock() - started, _case_s(found.records[held:], pair)))
         pair, whole = pair + 1, whole + 1
 
 

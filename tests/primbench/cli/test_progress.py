@@ -94,12 +94,14 @@ def test_a_file_hears_now_and_then_how_far_they_are(
 
 
 def test_long_runs_say_about_how_long(capsys: pytest.CaptureFixture[str]) -> None:
-    say_how_long([CASE] * 40)
-    say_how_long([CASE] * 40, times=16)
+    say_how_long([CASE] * 40, None)
+    say_how_long([CASE] * 40, 60.0)
+    say_how_long([CASE] * 640, None)
     dry = replace(CASE, method=replace(CASE.method, dry_run=True))
-    say_how_long_it_would_take([replace(done(), case=dry)] * 40)
-    say_how_long([dry] * 4000)
+    say_how_long_it_would_take([replace(done(), case=dry)] * 160)
+    say_how_long([dry] * 400, None)
     assert [
-        "640 cases: 1.1 min to 32.0 min of sampling, and what it takes to set them up",
-        "timing these 40 cases would take 44.0 s to 2.7 min",
+        "40 cases: about 46.7 s; --time-budget 1.0 min suffices",
+        "640 cases: about 12.3 min",
+        "timing these 160 cases would take about 5.5 min",
     ] == capsys.readouterr().err.splitlines()

@@ -178,3 +178,22 @@ def test_any_bytes_are_refused_in_one_line(
     path = tmp_path_factory.mktemp("any") / "own.toml"
     path.write_bytes(content)
     assert refusal("run", path).startswith(str(path))
+
+
+def test_a_budget_leaves_out_what_would_end_later_and_another_run_goes_on(
+    invoke: Callable[..., Result], tmp_path: Path
+) -> None:
+    suite, path = tmp_path / "mine.toml", tmp_path / "results.jsonl"
+    suite.write_text('gemm = [{ m = 4, n = 4, k = [4, 8] }]\nlaunch = [{ call = "getppid" }]\n')
+    quick = ("--backend", "numpy", "--device", "cpu", "--min-time", "1ms", "--max-time", "10ms")
+    done = invoke("run", suite, *quick, "--time-budget", "1us", "-o", path)
+    assert 0 == done.exit_code
+    (first,) = results_file.read(path).records
+    before, what, _ = done.stderr.splitlines()
+    assert before.startswith("3 cases: about ")
+    assert "Not measured within --time-budget: 2 cases (1 of launch, 1 of gemm)." == what
+    done = invoke("run", suite, *quick, "--time-budget", "1h", "--resume", path)
+    assert 0 == done.exit_code
+    measured = [each.case.primitive for each in results_file.read(path).records]
+    assert ["gemm", "gemm", "launch"] == measured
+    assert "gemm" == first.case.primitive

@@ -18,6 +18,7 @@ import pytest
 from click.testing import Result
 
 import primbench.suites as suites
+from primbench.compare.sides import identity
 from primbench.experiments.sharing import LEAST_PAIRS, Sharing
 from primbench.experiments.study import plan
 from primbench.results import file as results_file
@@ -246,6 +247,24 @@ def test_a_budget_ends_a_study_which_says_what_it_was_begun_with_and_arms_take_t
     assert [0] == pairs_of(found)
 
 
+@pytest.mark.parametrize("pairing", ["in-turn", "one-after-the-other"])
+def test_a_budget_binds_in_the_first_pair_and_what_it_leaves_out_is_said(
+    pairing: str, invoke: Invoke, suite: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "results.jsonl"
+    done = invoke(*on_cpu(suite, *ARMS, "--pairing", pairing, "--pairs", 3, "--time-budget", "1us", "-o", path))
+    found = results_file.read(path)
+    assert {"host", "one thread"} == {each.case.arm for each in found.records}
+    assert (1, [0]) == (len({identity(each.case) for each in found.records}), pairs_of(found))
+    before, *after = done.stderr.splitlines()
+    assert before.startswith("2 cases in 2 arms: about ")
+    assert before.endswith(" for 3; --time-budget 1.00 us ends it before")
+    assert [
+        "Not measured within --time-budget: 1 case (1 of gemm).",
+        f"Go on with: primbench study --resume {path}",
+    ] == after
+
+
 def test_a_failed_case_is_exit_code_1(invoke: Invoke, tmp_path: Path) -> None:
     suite = tmp_path / "mine.toml"
     suite.write_text("gemm = [{ m = 4, n = 4, k = 4 }]\n")
@@ -262,7 +281,7 @@ def test_a_signal_leaves_what_was_measured(suite: Path, tmp_path: Path) -> None:
         running.send_signal(signal.SIGHUP)
         stdout, stderr = running.communicate(timeout=100)
     assert 128 + signal.SIGHUP == running.returncode
-    assert stderr.startswith("Stopped after ")
+    assert " for 500\nStopped after " in stderr
     assert "one thread against host" in stdout
     assert 1 in pairs_of(results_file.read(path))
 

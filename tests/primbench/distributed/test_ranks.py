@@ -246,7 +246,7 @@ def test_a_follower_that_dies_ends_the_run_with_the_table_and_the_reason(tmp_pat
     follower.communicate()
     code, out, err = ended(leader)
     told, error = err.splitlines()
-    assert "of sampling" in told
+    assert "cases: about " in told
     assert (1, "Error: rank 1 and its primbench are gone: launch all ranks again") == (code, error)
     assert "failed: rank 1 and its primbench are gone" in out
     assert ["failed"] == [each.status for each in records(file)]

@@ -161,7 +161,7 @@ def test_it_is_kept_in_a_results_file(in_turn: Ran, tmp_path: Path) -> None:
 
 @two_cpus
 def test_pairs_are_not_all_on_the_same_cpu(in_turn: Ran) -> None:
-    found = pairs._Pairs(None, in_turn.found.header.study, print, print, print, dict)  # type: ignore[arg-type]
+    found = pairs._Pairs(None, in_turn.found.header.study, print, print, print, dict, bool)  # type: ignore[arg-type]
     found.workers = {("here", "numpy", "cpu"): in_turn.found.workers[0]}
     cpus = [found._cpu([replace(LAUNCH, arm="here", process=pair)]) for pair in range(40)]
     assert set(CPUS[:2]) <= set(cpus) or len(CPUS) > 2 < len(set(cpus))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -15,6 +15,7 @@ from primbench.compare.judgement import decided
 from primbench.compare.ratio import Estimate
 from primbench.compare.settled import unsettled
 from primbench.errors import BackendUnavailable, InvalidRequest
+from primbench.experiments.budget import Budget
 from primbench.experiments.study import LEAST_PAIRS, Block, check_arms, check_build, plan, to_run, whole_pairs
 from primbench.results.file import Results
 from primbench.results.record import Record, Worker
@@ -216,10 +217,19 @@ def all_of(found: Results) -> list[Case]:
     return found.header.study.cases
 
 
+def left_of(
+    asked: Study,
+    found: Results,
+    unsettled: Callable[[Results], Sequence[Case]] = all_of,
+    budget: Budget | None = None,
+) -> Iterator[Block]:
+    return to_run(asked, found, unsettled=unsettled, budget=budget or Budget(None, found.records))
+
+
 def test_all_pairs_are_run() -> None:
     asked = study(3)
     found = nothing(asked)
-    assert plan(asked.arms, asked.cases, range(3), 0) == run_all(to_run(asked, found, unsettled=all_of), found)
+    assert plan(asked.arms, asked.cases, range(3), 0) == run_all(left_of(asked, found), found)
 
 
 def test_a_study_goes_on_where_it_stopped_and_leaves_the_pair_that_was_cut_off() -> None:
@@ -228,10 +238,10 @@ def test_a_study_goes_on_where_it_stopped_and_leaves_the_pair_that_was_cut_off()
     for case in one_by_one(plan(asked.arms, asked.cases, range(2), 0))[:-1]:
         found.add(ended(case))
     assert [0] == whole_pairs(asked, found.records)
-    rest = run_all(to_run(asked, found, unsettled=all_of), found)
+    rest = run_all(left_of(asked, found), found)
     assert plan(asked.arms, asked.cases, [2, 3], 0) == rest
     assert [0, 2, 3] == whole_pairs(asked, found.records)
-    assert [] == run_all(to_run(asked, found, unsettled=all_of), found)
+    assert [] == run_all(left_of(asked, found), found)
 
 
 def test_it_ends_when_it_is_settled_and_not_before_there_are_pairs_enough() -> None:
@@ -242,7 +252,7 @@ def test_it_ends_when_it_is_settled_and_not_before_there_are_pairs_enough() -> N
         looks.append(len(whole_pairs(asked, so_far.records)))
         return asked.cases[: 7 - looks[-1]]
 
-    run_all(to_run(asked, found, unsettled=unsettled), found)
+    run_all(left_of(asked, found, unsettled), found)
     assert [LEAST_PAIRS, 6, 7] == looks
     assert list(range(7)) == whole_pairs(asked, found.records)
 
@@ -250,7 +260,7 @@ def test_it_ends_when_it_is_settled_and_not_before_there_are_pairs_enough() -> N
 def test_only_what_is_not_settled_goes_on() -> None:
     asked = study(40, until_settled=True)
     found = nothing(asked)
-    run_all(to_run(asked, found, unsettled=lambda found: [gemm(32)] if len(found.records) < 7 * 4 else []), found)
+    run_all(left_of(asked, found, lambda found: [gemm(32)] if len(found.records) < 7 * 4 else []), found)
     counts = Counter((record.case.parameters["m"], record.case.arm) for record in found.records)
     assert {(16, "host"): 5, (16, "podman"): 5, (32, "host"): 9, (32, "podman"): 9} == counts
     assert list(range(9)) == whole_pairs(asked, found.records)
@@ -264,8 +274,7 @@ def test_a_pair_of_fewer_cases_is_begun_where_it_ends_in_time(budget_s: float) -
     """By what each case of a whole pair took, as no pair of so few has been run before the first one."""
     asked = study(40, until_settled=True)
     found, now = nothing(asked), [0.0]
-    blocks = to_run(asked, found, unsettled=lambda found: [gemm(32)], time_budget_s=budget_s, clock=lambda: now[0])
-    for block in blocks:
+    for block in left_of(asked, found, lambda found: [gemm(32)], Budget(budget_s, found.records, lambda: now[0])):
         run_all(iter([block]), found)
         now[0] += 5 * len(block.by_arm[0])
     assert budget_s // 5 * 5 == now[0]
@@ -274,39 +283,44 @@ def test_a_pair_of_fewer_cases_is_begun_where_it_ends_in_time(budget_s: float) -
 def test_it_never_runs_more_pairs_than_were_asked_for() -> None:
     asked = study(6, until_settled=True)
     found = nothing(asked)
-    run_all(to_run(asked, found, unsettled=all_of), found)
+    run_all(left_of(asked, found), found)
     assert list(range(6)) == whole_pairs(asked, found.records)
 
 
 def test_no_pair_is_begun_that_would_outlast_the_budget() -> None:
     asked = study(40)
     found, now = nothing(asked), [0.0]
-    for block in to_run(asked, found, unsettled=all_of, time_budget_s=35.0, clock=lambda: now[0]):
+    for block in left_of(asked, found, all_of, Budget(35.0, found.records, lambda: now[0])):
         run_all(iter([block]), found)
         now[0] += 10  # one block a pair
     assert [0, 1, 2] == whole_pairs(asked, found.records)
 
 
-def test_one_pair_is_run_whatever_the_budget() -> None:
-    asked = study(40)
+def test_a_budget_binds_from_the_first_pair() -> None:
+    """Of two blocks the second would begin too late: products of another backend, which have workers of their own."""
+    asked = replace(study(40), cases=[gemm(16), replace(gemm(32), backend="torch")])
     found, now = nothing(asked), [0.0]
-    for block in to_run(asked, found, unsettled=all_of, time_budget_s=1.0, clock=lambda: now[0]):
+    budget = Budget(12.0, found.records, lambda: now[0])
+    for block in left_of(asked, found, all_of, budget):
+        assert all(map(budget.may_begin, zip(*block.by_arm, strict=True)))
         run_all(iter([block]), found)
         now[0] += 10
-    assert [0] == whole_pairs(asked, found.records)
+    assert 2 == len(found.records), "one case in both arms"
+    assert 2 == len(budget.left_out)
+    assert not {record.case.key() for record in found.records} & {case.key() for case in budget.left_out}
 
 
 def test_with_one_arm_left_there_is_no_further_pair() -> None:
     asked = study(8)
     found = nothing(asked)
-    run_all(to_run(asked, found, unsettled=all_of), found, absent="podman")
+    run_all(left_of(asked, found), found, absent="podman")
     assert [0] == whole_pairs(asked, found.records)
 
 
 def test_without_the_baseline_there_is_no_further_pair() -> None:
     asked = study(8, arms=3)
     found = nothing(asked)
-    run_all(to_run(asked, found, unsettled=all_of), found, absent=HOST.name)
+    run_all(left_of(asked, found), found, absent=HOST.name)
     assert [0] == whole_pairs(asked, found.records)
 
 
@@ -315,14 +329,14 @@ def test_without_the_baseline_a_study_is_not_gone_on_with() -> None:
     found = nothing(asked)
     for case in one_by_one(plan(asked.arms, asked.cases, range(2), 0)):
         found.add(ended(case))
-    run_all(to_run(asked, found, unsettled=all_of), found, absent=HOST.name)
+    run_all(left_of(asked, found), found, absent=HOST.name)
     assert [0, 1, 2] == whole_pairs(asked, found.records)
 
 
 def test_a_baseline_that_fails_once_ends_nothing() -> None:
     asked = study(3, arms=3)
     found = nothing(asked)
-    for case in (case for block in to_run(asked, found, unsettled=all_of) for case in one_by_one([block])):
+    for case in (case for block in left_of(asked, found) for case in one_by_one([block])):
         found.add(ended(case, None if (case.arm, case.process) == (HOST.name, 1) else 0))
     assert [0, 1, 2] == whole_pairs(asked, found.records)
 
@@ -330,7 +344,7 @@ def test_a_baseline_that_fails_once_ends_nothing() -> None:
 def test_the_others_go_on_without_an_arm() -> None:
     asked = study(4, arms=3)
     found = nothing(asked)
-    run_all(to_run(asked, found, unsettled=all_of), found, absent="podman")
+    run_all(left_of(asked, found), found, absent="podman")
     assert [0, 1, 2, 3] == whole_pairs(asked, found.records)
 
 
