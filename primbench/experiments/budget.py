@@ -19,7 +19,7 @@ START_S = {"numpy": 0.7}
 """Of a worker, until it takes its first case, by backend; OTHER_START_S of one that imports more."""
 OTHER_START_S = 3.0
 SET_UP_S = {
-    "model": (3.0, 1.0), "program": (4.0, 4.0), "learning": (15.0, 6.0), "startup": (2.0, 2.0), "loader": (2.0, 2.0),
+    "model": (3.0, 1.5), "program": (4.0, 4.0), "learning": (15.0, 6.0), "startup": (2.0, 2.0), "loader": (2.0, 2.0),
     "launch": (0.1, 0.7), "memcpy": (0.1, 0.7), "allreduce": (0.3, 1.2), "collective": (0.3, 1.2),
 }  # fmt: skip
 """What a case takes besides sampling, by primitive, on a CPU and on a GPU; USUAL_SET_UP_S of all others. As the kept
@@ -27,7 +27,7 @@ results files have it, whose cases' durations are within a factor of two of thes
 USUAL_SET_UP_S = (0.1, 0.3)
 METRICS_ON_GPU = 5  # that are sampled for the least time each, as few are noisy there; on a CPU one is, or for longer
 TRIED_FLOP_PER_S, MOST_TRIED_S = 1e11, 8.0
-"""Of a step of a model on a GPU, for which cuDNN tries algorithms, at most for so long."""
+"""Of a step of a model for which cuDNN tries algorithms, at most for so long."""
 
 
 def expected_s(case: Case) -> float:
@@ -37,7 +37,7 @@ def expected_s(case: Case) -> float:
 
 
 def _tried_s(case: Case) -> float:
-    if case.primitive != "model" or case.device == "cpu" or (problem := case.known_problem()) is None:
+    if not case.parameters.get("cudnn_benchmark") or (problem := case.known_problem()) is None:
         return 0.0
     return min(MOST_TRIED_S, (problem.flop() or 0) / TRIED_FLOP_PER_S)
 

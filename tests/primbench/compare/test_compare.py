@@ -38,7 +38,7 @@ from primbench.system.gpu import Gpu
 
 MadeStudy = Callable[..., Results]
 HERE = fingerprint.collect(gpus=False)
-STUDIES = Path(__file__).parents[3] / "suites/reference/studies"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def case(primitive: str = "gemm", device: str = "cpu", **changes: Any) -> Case:
@@ -282,7 +282,7 @@ def test_one_number_is_one_test(made_study: MadeStudy, count: int) -> None:
 
 def test_the_kept_study_of_single_samples_has_no_case_that_is_slower() -> None:
     """q of its smallest p is 0.034 if four numbers are counted twice, and 0.051 if once."""
-    found = compare(results_file.read(STUDIES / "h100-mnist_imdb.jsonl.xz"))
+    found = compare(results_file.read(FIXTURES / "single-samples.jsonl.xz"))
     assert {"equivalent", "inconclusive"} == {each.verdict for each in found.cases}
     judging = [each for each in found.estimates if each.judges]
     assert 12 == len(judging)
