@@ -70,7 +70,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
 
     launches: what parts take longer to launch than to compute. Python and autograd: what the host does between its
     calls, the optimizer's own code among it, while a GPU waits: by how much it takes longer for the step than for them,
-    and of a script how long its own steps were outside operators. unmeasured: by reason, calls of parts that were not.
+    and of a script how long its own steps were outside operators. unmeasured: by name and reason, calls of parts that
+    were not.
     others: seconds of other operators, by name, the largest first. disturbed_s: of what parts
     take, in calls that something disturbed; disturbances: what it was, of the step and of the part that takes most of
     it. device: of its cases. timed: what the step's time is of, where it was not measured as a case. compiled:
@@ -153,7 +154,7 @@ def _explained(
     device: str, parts: Sequence[Part], whole: Sequence[Record], numbers: list[Number], rows: list[Row]
 ) -> Explained:
     others = [(part.label, part.all_s) for part in parts if part.row == OTHERS]
-    unmeasured = [(part.reason, part.calls) for part in parts if part.reason]
+    unmeasured = [(": ".join(filter(None, (part.label, part.reason))), part.calls) for part in parts if part.reason]
     return Explained(
         device=device,
         numbers=numbers,
@@ -289,11 +290,9 @@ def _on_device(parts: Sequence[Part], whole: Sequence[Record], *, is_least: bool
 
 
 def _all_host_s(parts: Sequence[Part], whole_host_s: float | None, timed: Timed | None) -> float | None:
-    """Of the step; of a script's, its calls and what lies between them."""
-    if _lacks(parts, _host_s):
-        return None
+    """Of the step; of a script's, its calls that were measured and what lies between all of them."""
     if timed is None:
-        return whole_host_s
+        return None if _lacks(parts, _host_s) else whole_host_s
     return None if timed.between_s is None else _total(parts, _host_s) + timed.between_s
 
 

@@ -161,7 +161,7 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """what: of which it consists, "node" or "link", and so what ``nodes`` and the like are names of.
+    """what: of which it consists, "node", "GPU" or "link", and so what ``nodes`` and the like are names of.
 
     false_alarms: the share of fleets without a slow node in which some node is taken for one, at most.
 

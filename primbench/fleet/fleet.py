@@ -23,12 +23,13 @@ OTHER_BOOT = ", of another boot: it was restarted between the two, or two machin
 
 
 def summarize(
-    folder: str, held: Read, earlier: tuple[str, Read] | None = None, links: Read | None = None, what: str = "node"
+    folder: str, held: Read, earlier: tuple[str, Read] | None = None, links: Read | None = None, what: str | None = None
 ) -> Fleet:
     """All nodes side by side. folder: by name. earlier: the same of a fleet to set beside it. links: between its nodes,
-    which are summed up as a fleet is: a link is what has a file of its own.
+    which are summed up as a fleet is: a link is what has a file of its own. what: else nodes, or each node's GPUs.
     """
     members, known, judged = held
+    what = what or ("node" if any(node.member.task is None for node in members.nodes.values()) else "GPU")
     kinds = kinds_of(members.nodes)
     peers = peers_of(members.nodes, kinds)
     limits = limits_of(judged, known.cases, peers)

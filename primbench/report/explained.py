@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from primbench.decompose.parts import part_of
-from primbench.decompose.sums import LAUNCHES, PYTHON, totals
+from primbench.decompose.sums import LAUNCHES, PYTHON, UNEXPLAINED, totals
 from primbench.doctor.finding import listed
 from primbench.report import table
 from primbench.report.columns import PLACEMENT
@@ -19,7 +19,7 @@ from primbench.units import UNKNOWN, format_percent, format_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from primbench.decompose.sums import Explained, Number
+    from primbench.decompose.sums import Explained, Number, Row
     from primbench.decompose.timed import Timed
     from primbench.report.document import Page
     from primbench.results.record import Record
@@ -32,7 +32,7 @@ WHAT = {
 }
 TIMES = {"device": "device time", "busy": "kernels' time", "host": "host time", "step": "own time"}
 ON_CPU = "counts x times of a call, beside the step's time"
-AT_LEAST = ">= "
+AT_LEAST, AT_MOST = ">= ", "<= "
 BAR = 40
 MOST_OTHERS = 6
 MUCH = 0.1  # of a step
@@ -83,9 +83,17 @@ def _most(explained: Explained) -> str:
         return "its time is not known"
     largest = max(explained.rows, key=lambda row: row.seconds or 0.0)
     share, rest = (largest.seconds or 0.0) / explained.step_s, explained.unexplained_fraction
-    unmeasured = f"{sum(explained.unmeasured.values())} of its calls were not measured"
-    left = unmeasured if rest is None else f"{format_percent(rest)} is unexplained"
+    left = _unmeasured(explained) if rest is None else f"{format_percent(rest)} is unexplained"
     return f"{largest.name} takes {format_percent(share)} of {format_time(explained.step_s)}, {left}"
+
+
+def _unmeasured(explained: Explained) -> str:
+    """How many calls were not, and what at most they and what is unexplained take."""
+    several = f"{sum(explained.unmeasured.values())} of its calls were not measured"
+    rest_s, step_s = explained.rest_s, explained.step_s
+    if rest_s is None or not step_s or rest_s < 0:
+        return several
+    return f"{several}: with what is unexplained, they take {format_percent(rest_s / step_s)}"
 
 
 def numbers(title: str, explained: Explained) -> Table:
@@ -156,9 +164,17 @@ def _waterfall(explained: Explained) -> Table:
         share = None if row.seconds is None else row.seconds / whole_s
         bar = "" if share is None else _bar(begun, share)
         begun += share or 0.0
-        rows.append([row.name, str(row.calls or ""), format_time(row.seconds), _percent(share), bar])
+        rows.append([row.name, str(row.calls or ""), *_amount(explained, row, share), bar])
     columns = ["", "calls", "time", "share", f"{'':<{BAR}}"]
     return Table("where its time goes", columns, rows, [*_notes(explained)])
+
+
+def _amount(explained: Explained, row: Row, share: float | None) -> tuple[str, str]:
+    """Its time and share; at most what is left of the step where some calls in it were not measured."""
+    rest_s, step_s = explained.rest_s, explained.step_s
+    if row.name == UNEXPLAINED and row.seconds is None and step_s and rest_s is not None and rest_s >= 0:
+        return f"{AT_MOST}{format_time(rest_s)}", f"{AT_MOST}{format_percent(rest_s / step_s)}"
+    return format_time(row.seconds), _percent(share)
 
 
 def _notes(explained: Explained) -> Iterator[str]:

@@ -95,6 +95,16 @@ def test_a_part_that_fails_is_told_and_counts(invoke: Callable[..., Result], tmp
         assert 0 < sum(step["unmeasured"].values())
 
 
+def test_a_part_that_cannot_be_run_leaves_what_the_others_take(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    half = '{ set = "parts", phase = "backward", count = 2, label = "mm", m = 8, n = 8, k = 8, dtype = "float16" },'
+    file.write_text(OWN.format(title="own", threads=1).replace("]", f"  {half}\n]", 1))
+    found = invoke("explain", file, *SHORT)
+    assert 0 == found.exit_code
+    assert "2 calls not measured: mm: skipped: NumPy sums float16 in float16" in found.stdout
+    assert "<= " in next(line for line in found.stdout.splitlines() if "unexplained  " in line)
+
+
 def test_requests_that_mean_nothing(refusal: Callable[..., str], measured: tuple[Path, Result], tmp_path: Path) -> None:
     step, script = tmp_path / "step.toml", tmp_path / "own.py"
     script.write_text("")

@@ -99,6 +99,7 @@ def test_each_process_measures_its_own_gpu(
     found = json.loads(invoke("fleet", tmp_path, "--json", "-").stdout)
     assert ([f"n0:gpu{number}" for number in range(4)], [], 0) == (found["nodes"], found["missing"], found["unnamed"])
     told = invoke("fleet", tmp_path).stdout
+    assert "4 GPUs" in told
     assert "CUDA_VISIBLE_DEVICES" not in told
 
 

@@ -159,13 +159,30 @@ def test_parts_that_failed_leave_a_lower_bound_and_nothing_to_explain() -> None:
     rows = [(row.name, None if row.seconds is None else round(1e6 * row.seconds), row.calls) for row in found.rows]
     unknown = [(PYTHON, None, 0), (NOT_MEASURED, None, 3), (UNEXPLAINED, None, 0)]
     assert [("gemm", 40, 4), (OTHERS, 20, 1), (LAUNCHES, 30, 5), *unknown] == rows
-    assert ({"failed: a crash": 3}, None, 8) == (found.unmeasured, found.unexplained_fraction, found.calls)
+    assert ({"relu: failed: a crash": 3}, None, 8) == (found.unmeasured, found.unexplained_fraction, found.calls)
     assert 430 == round(1e6 * (found.rest_s or 0))
     printed = words.text([("A step", found)])
     assert re.search(r"device +>= 60.0 us +110 us +>= 0\.545", printed)
     assert re.search(r"not measured +3 +- +-", printed)
     assert "what was not measured and what is unexplained take 430 us together" in printed
-    assert words.answer([("A step", found)]).endswith("gemm takes 7.7% of 520 us, 3 of its calls were not measured.")
+    assert re.search(r"unexplained +<= 430 us +<= 82\.7%", printed)
+    assert "3 calls not measured: relu: failed: a crash" in printed
+    assert words.answer([("A step", found)]).endswith(
+        "gemm takes 7.7% of 520 us, 3 of its calls were not measured: with what is unexplained, they take 82.7%."
+    )
+
+
+def test_a_part_that_failed_leaves_what_lies_between_operators_known() -> None:
+    """Of a script's step of 100 us, each call of which takes 30 us to launch and 10 us to compute."""
+    step = Captured(step="a step", times_s=[100e-6] * 12, inside_s=[70e-6] * 5)
+    parts = [record("gemm", 1, on_gpu(30e-6, 10e-6), m=1), record("gemm", 1, None, m=2)]
+    for measured, left in ((parts, None), ([parts[0], record("gemm", 1, on_gpu(30e-6, 10e-6), m=2)], 10e-6)):
+        found = explained(measured, timed(step), captured=step)
+        assert found is not None
+        assert math.isclose(30e-6, found.seconds(PYTHON))
+        assert (left is None) == (found.unexplained_fraction is None)
+        assert found.rest_s is not None
+        assert 0 <= found.rest_s <= 100e-6
 
 
 def test_what_disturbed_the_step_and_its_parts_is_told() -> None:
@@ -217,7 +234,7 @@ def test_without_a_whole_or_with_parts_that_failed() -> None:
         number.step_s,
         number.missing,
     )
-    assert {"failed: a crash": 3} == found.unmeasured
+    assert {"relu: failed: a crash": 3} == found.unmeasured
     found = explained(parts, timed(Captured(step="a step", times_s=[5e-3, 4e-3, 9e-3])))
     assert found is not None
     assert (5e-3, 3e-3) == (found.step_s, found.rest_s)
