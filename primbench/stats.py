@@ -168,6 +168,22 @@ def unpaired(a: Sequence[float], b: Sequence[float]) -> LogRatio:
     return LogRatio(mean_a - mean_b, math.sqrt(both), freedom)
 
 
+def pooled(a: Sequence[float], b: Sequence[float]) -> LogRatio:
+    """As ``unpaired``, of values that scatter alike on both sides, by Student's t of two samples: Jain (1991), 13.4.2.
+
+    So one side may be a single value. Raises ValueError for none.
+    """
+    if not a or not b:
+        raise ValueError("ratio of nothing")
+    sides = [[math.log(x) for x in side] for side in (a, b)]
+    means = [math.fsum(side) / len(side) for side in sides]
+    freedom = len(a) + len(b) - 2
+    if not freedom:
+        return LogRatio(means[0] - means[1])
+    squares = math.fsum((each - mean) ** 2 for side, mean in zip(sides, means, strict=True) for each in side)
+    return LogRatio(means[0] - means[1], math.sqrt(squares / freedom * (1 / len(a) + 1 / len(b))), freedom)
+
+
 def mean_interval(
     values: Sequence[float], confidence: float = 0.95, *, more_variance: float = 0.0
 ) -> tuple[float, float] | None:

@@ -89,6 +89,7 @@ def _compare(file: str, other_files: tuple[str, ...], baseline: str | None, agai
         return
     one, other = places
     comparison = compare_runs(one.runs, other.runs, (one.label, other.label))
+    gate.check(comparison)
     sides = [side_of(each.runs, each.label) for each in places]
     show(comparison, sides, [*one.runs, *other.runs], values, gate)
 

@@ -150,13 +150,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """All arms against the baseline. again: the baseline against itself, where it was run twice.
 
     paired: whether process stands against process of the same pair; else ``runs`` is how many runs each side has at
-    least, and one tells of no difference. mixed: of a side that was not one place, as where another machine went on
-    with its file. notes: what is to be known of the whole. published: what the study repeats.
+    least, and one tells of no difference. sessions: of the baseline and of the other, where they were run in sessions
+    apart, which are the unit then; None where they were not. mixed: of a side that was not one place, as where another
+    machine went on with its file. notes: what is to be known of the whole. published: what the study repeats.
     """
 
     baseline: str
     paired: bool
     runs: int | None = None
+    sessions: tuple[int, int] | None = None
     arms: list[ArmComparison]
     again: ArmComparison | None = None
     mixed: dict[str, list[Mixed]] = {}
@@ -167,6 +169,16 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def has_runs(self) -> bool:
         """Whether each side was run several times, so that runs are what a verdict is by."""
         return self.runs is not None and self.runs > 1
+
+    @property
+    def is_of_other_sessions(self) -> bool:
+        """Whether all of one side was run in one session and all of the other in another: the day or the place."""
+        return self.sessions == (1, 1)
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether a side was run in several sessions, so that these are what a verdict is by."""
+        return self.sessions is not None and not self.is_of_other_sessions
 
     @property
     def all_arms(self) -> list[ArmComparison]:

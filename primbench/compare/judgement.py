@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ITSELF = "the baseline differs as much from itself"
 SINGLE = "a single process tells of no scatter"
 FEW_PAIRS = "two processes a side may agree by chance"
-ONE_RUN = "not interleaved, and one run tells of no difference"
+ONE_RUN = "not interleaved, and one run or session tells of no difference"
 TOO_BUSY = "too busy to tell"
 
 FEWEST_PAIRS = 3

@@ -58,7 +58,8 @@ class Twin:
 class Matching:
     """How sides were run. level: of tests of equivalence. twin: None where the baseline was run once.
 
-    is_one_run: the places were not interleaved, and one of them once: what differs between runs is not known.
+    is_one_run: the places were not interleaved, and one of them was run once, or each in a session of its own: what
+    differs between runs, or sessions, is not known.
     """
 
     ratio: Ratio

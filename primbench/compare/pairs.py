@@ -19,6 +19,7 @@ from primbench.compare.matching import WHILE_LOOKING, Matching, paired, unpaired
 from primbench.compare.neighbour import notes_beside
 from primbench.compare.published import beside_published
 from primbench.compare.runs import how_to_pair, side_of
+from primbench.compare.sessions import BySession, are_together, few, sessions_of
 from primbench.compare.sides import Side, check_same_cases, sides_of
 from primbench.compare.step import compare_steps
 from primbench.compare.verdicts import against, verdicts
@@ -96,21 +97,30 @@ def _was_looked_at(results: Results) -> bool:
 def compare_runs(one: Sequence[Results], other: Sequence[Results], names: tuple[str, str]) -> Comparison:
     """Runs of two places that were not interleaved, those of the baseline first. names: of the places.
 
-    A single run of one of them may show that these runs are alike, and never that the places differ.
+    A single run of one of them may show that these runs are alike, and never that the places differ. Nor do several, if
+    all of one were in one session and all of the other in another.
 
     Raises InvalidRequest where a file holds several arms, or where the two hold unequal cases.
     """
     baseline, side = (side_of(runs, name) for runs, name in zip((one, other), names, strict=True))
     runs = min(len(one), len(other))
-    found = _compared(baseline, [side], None, Matching(unpaired, is_one_run=runs == 1))
-    arms = [replace(arm, effect=None) for arm in found.arms] if runs == 1 else found.arms
-    few = (
-        "; of one run a side no difference is certain, as a machine is not equally fast at all times"
-        if runs == 1
-        else ""
+    sessions = [sessions_of(each) for each in (one, other)]
+    matching, are_sessions = Matching(unpaired, is_one_run=runs == 1), not are_together(*sessions)
+    if are_sessions:
+        are_several = max(map(len, sessions)) > 1
+        matching = Matching(BySession(*sessions)) if are_several else Matching(unpaired, is_one_run=True)
+    found = _compared(baseline, [side], None, matching)
+    return replace(
+        found,
+        arms=[replace(arm, effect=None) for arm in found.arms] if matching.is_one_run else found.arms,
+        paired=False,
+        runs=runs,
+        sessions=(len(sessions[0]), len(sessions[1])) if are_sessions else None,
+        notes=[
+            *found.notes,
+            f"{names[0]} and {names[1]} are unpaired{few(*sessions)}: {how_to_pair(baseline, side, runs)}",
+        ],
     )
-    note = f"{names[0]} and {names[1]} are unpaired{few}: {how_to_pair(baseline, side, runs)}"
-    return replace(found, arms=arms, paired=False, runs=runs, notes=[*found.notes, note])
 
 
 def successive(results: Results) -> list[tuple[str, ArmComparison]]:

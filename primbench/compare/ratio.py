@@ -54,7 +54,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     metric: "device_s", a median; "wall_p99_s" of a tail, "wall_mean_s" with all that comes between. primary: the one
     that comes first. judges: the case is judged by it before others: by the primary one and by the mean of the same
     samples, in which a quota shows that stops every tenth of them, and no median. pairs: of processes; where they are
-    not paired, processes of the side that has fewer.
+    not paired, processes of the side that has fewer; of sessions, those that tell of scatter.
     baseline_s, arm_s: seconds, medians over processes. interval, interval90: 95 % and 90 %, of the ratio; None for
     one pair, which has none. margin: below it a difference does not matter; is_equivalent: it is shown to be below.
     q: the least rate of false discoveries at which this is one, among all that judge or all others.
@@ -65,8 +65,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     noise: the 95 % interval of the baseline against itself. reason: why there is no more of an outcome.
     left_out: what samples say beside which a loop showed the CPU slow, or, where processes took turns, one of their
     threads waited for a CPU; None where these count, too.
-    is_one_run: the places were not interleaved, and one of them once, so that no difference is certain, and that they
-    are alike of these runs alone.
+    is_one_run: the places were not interleaved, and one of them was run once, or each in a session of its own, so that
+    no difference is certain, and that they are alike of these runs alone.
     is_too_busy: both places waited for a CPU for so long that nothing is told.
     """
 

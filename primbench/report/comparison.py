@@ -139,6 +139,8 @@ def notes_of(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
 def _number_of(pairs: int, comparison: Comparison) -> str:
     if comparison.paired:
         return f"{pairs} {what_is_judged(comparison, pairs)}"
+    if comparison.sessions and comparison.has_sessions:
+        return f"unpaired, sessions: {comparison.sessions[0]} and {comparison.sessions[1]}"
     return f"unpaired, {'runs' if comparison.has_runs else 'processes'} a side: at least {pairs}"
 
 

@@ -183,6 +183,8 @@ def what_is_judged(comparison: Comparison, count: int) -> str:
     """The word for so many of what a verdict is over."""
     if comparison.paired:
         return f"pair{'s' * (count != 1)}"
+    if comparison.has_sessions:
+        return f"session{'s' * (count != 1)}"
     return f"run{'s' * (count != 1)} a side" if comparison.has_runs else f"process{'es' * (count != 1)} a side"
 
 

@@ -1,4 +1,5 @@
-"""How often what is equal is told apart where many things are looked at: parts of a step, a fleet beside itself.
+"""How often what is equal is told apart where many things are looked at, or not at one time: parts of a
+step, a fleet beside itself, and a machine's runs of one day beside those of another.
 
 Made times, through the rules themselves; seeded. Half a minute; `tests/primbench/compare/test_false_alarms.py` asserts
 the same of fewer.
@@ -8,23 +9,32 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
+from primbench.compare.gate import Gate
+from primbench.compare.pairs import compare_runs
 from primbench.compare.sides import Side
 from primbench.compare.step import compare_steps
+from primbench.environment import fingerprint
+from primbench.errors import InvalidRequest
 from primbench.fleet.against import against
 from primbench.fleet.folder import Members
 from primbench.fleet.held import Read
 from primbench.fleet.node import Value, Vocabulary
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
-from primbench.results.record import Record
+from primbench.results.file import Results
+from primbench.results.record import Header, Record
 from primbench.spec.case import Case
 
 GEMM = Case(primitive="gemm", parameters=build("gemm", {"m": 64, "n": 64, "k": 64}).parameters(), backend="numpy",
             device="cpu")  # fmt: skip
+CASES = [replace(GEMM, parameters=build("gemm", {"m": m, "n": 64, "k": 64}).parameters()) for m in range(1, 21)]
+HERE = fingerprint.collect(gpus=False)
 
 
 def samples(seconds: float) -> Samples:
@@ -98,6 +108,82 @@ def fleets_told(dice: np.random.Generator, fleets: int, nodes: int, longer: floa
     )
 
 
+# --- runs that were kept: of a machine that is faster in one session than in another
+
+
+def kept(
+    dice: np.random.Generator, sessions: int, runs: int, deviation: float, *, first: int, longer: float = 1.0
+) -> list[Results]:
+    """So many runs in each of so many sessions, days from ``first`` on, of 20 cases.
+
+    deviation: of each case from session to session; from run to run it is 0.5 %. longer: so many times as long is one.
+    """
+    found = []
+    for session in range(sessions):
+        moods = np.exp(dice.normal(0, deviation, len(CASES)))
+        for run in range(runs):
+            began = datetime(2026, 11, 1, 9, run, tzinfo=UTC) + timedelta(days=first + session)
+            environment = replace(HERE, machine=replace(HERE.machine, boot_id=None))
+            head = Header(
+                schema_version=1, command=[], started_utc=began.isoformat(), labels={}, environment=environment
+            )
+            found.append(Results(header=head, workers=[], records=[
+                Record(case=case, status="ok", started_utc="", duration_s=1.0, measurement=Measurement(batch_s=samples(
+                    float(mood * np.exp(dice.normal(0, 0.005))) * (longer if case is CASES[0] else 1.0)
+                )))
+                for case, mood in zip(CASES, moods, strict=True)
+            ]))  # fmt: skip
+    return found
+
+
+class Gates(NamedTuple):
+    """Shares of gates at 5 % that fail by a case that is slower, refuse to tell, and fail as nothing is told."""
+
+    slower: float
+    refused: float
+    untold: float
+
+
+def gates_failed(
+    dice: np.random.Generator,
+    gates: int,
+    deviation: float,
+    sessions: tuple[int, int],
+    *,
+    longer: float = 1.0,
+    together: bool = False,
+    runs: int = 3,
+) -> Gates:
+    """sessions: of the baseline, and of what is set against it. together: in the same ones, one now, the other next."""
+    gate, counts = Gate(above=0.05), [0, 0, 0]
+    for _ in range(gates):
+        before = kept(dice, sessions[0], runs, deviation, first=0)
+        if together:
+            after = [
+                replace(each, records=[_again(record, dice, longer) for record in each.records]) for each in before
+            ]
+        else:
+            after = kept(dice, sessions[1], runs, deviation, first=sessions[0], longer=longer)
+        found = compare_runs(before, after, ("before", "after"))
+        try:
+            gate.check(found)
+        except InvalidRequest:
+            counts[1] += 1
+            continue
+        if not gate.passes(found):
+            counts[0 if any(case.verdict == "slower" for case in found.cases) else 2] += 1
+    return Gates(*(count / gates for count in counts))
+
+
+def _again(record: Record, dice: np.random.Generator, longer: float) -> Record:
+    """The same case in the same session, by another run."""
+    assert record.measurement is not None
+    assert record.measurement.batch_s is not None
+    seconds = record.measurement.batch_s.median_s * float(np.exp(dice.normal(0, 0.007)))
+    timed = samples(seconds * (longer if record.case == CASES[0] else 1.0))
+    return replace(record, measurement=Measurement(batch_s=timed))
+
+
 class Told(NamedTuple):
     """Shares of fleets. whole: said to be slower as a whole; at_all: as a whole, or one of its nodes."""
 
@@ -118,6 +204,21 @@ def rows(times: int) -> Iterator[tuple[str, str]]:
             told = fleets_told(dice, times, nodes, longer)
             found_words = f"{told.whole:.1%} as a whole, {told.at_all:.1%} with its nodes"
             yield f"60 metrics of {nodes} nodes {longer:.1f} times as long as before, slower", found_words
+
+    for deviation in (0.02, 0.03):
+        for sessions, together in (
+            ((1, 1), False),
+            ((1, 1), True),
+            ((3, 1), False),
+            ((5, 1), False),
+            ((3, 3), False),
+            ((5, 5), False),
+        ):
+            for longer in (1.0, 1.3):
+                gates = gates_failed(dice, max(1, times // 4), deviation, sessions, longer=longer, together=together)
+                days = "the same day" if together else f"{sessions[0]} and {sessions[1]} days"
+                what = "alike" if longer == 1 else "one of 20 cases 30 % longer"
+                yield f"--fail-above 5%, {days}, days scatter by {deviation:.0%}, {what}", str(gates)
 
 
 def main() -> None:

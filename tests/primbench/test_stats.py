@@ -115,6 +115,17 @@ def test_equivalence_is_two_one_sided_tests(pairs: tuple[list[float], list[float
     assert stats.paired(*pairs).is_within(margin) is bool(max(below, above) < 0.05)
 
 
+def test_pooled_is_scipys_t_of_two_samples_on_logarithms(pairs: tuple[list[float], list[float]]) -> None:
+    from scipy.stats import ttest_ind
+
+    a, b = pairs[0][:3], pairs[1]
+    expected, found = ttest_ind(np.log(a), np.log(b)), stats.pooled(a, b)
+    assert found.p() == pytest.approx(float(expected.pvalue), rel=1e-9)
+    one = stats.pooled(a[:1], b)
+    assert (7, True) == (one.freedom, one.error is not None), "one value beside several"
+    assert [None, None] == list(stats.pooled([3.0], [2.0])[1:])
+
+
 def test_adjusted_as_scipy_does() -> None:
     from scipy.stats import false_discovery_control
 

@@ -181,7 +181,7 @@ def test_two_files(invoke: Invoke, written: Callable[..., Path]) -> None:
     other = written(1.2, 0.001, "b.jsonl", arms=["podman"])
     result = invoke("compare", one, other)
     assert (1, True) == (result.exit_code, "b.jsonl against a.jsonl" in result.stdout)
-    assert "inconclusive: not interleaved, and one run tells of no difference\n" in result.stdout
+    assert "inconclusive: not interleaved, and one run or session tells of no difference\n" in result.stdout
     assert "slower" not in result.stdout
     assert " effect" not in result.stdout
     alike = written(1.0, 0.001, "c.jsonl", arms=["podman"])
@@ -293,7 +293,26 @@ def test_one_run_a_side_does_not_pass_what_it_cannot_tell(
     paths = [save(made_study(["host"], cases, of(each)), tmp_path / f"{each}.jsonl") for each in (0.9999, scale)]
     result = invoke("compare", paths[1], "--against", paths[0], "--fail-above", "5%")
     assert (code, code) == (result.exit_code, result.stderr.count("\n"))
-    assert bool(code) == (": inconclusive: not interleaved, and one run tells of no difference" in result.stderr)
+    assert bool(code) == (
+        ": inconclusive: not interleaved, and one run or session tells of no difference" in result.stderr
+    )
+
+
+def test_a_gate_on_runs_of_two_days_is_refused_and_says_what_to_do(
+    invoke: Invoke, refusal: Refusal, written: Callable[..., Path], tmp_path: Path
+) -> None:
+    """No exit of a gate is right: the day may be what differs."""
+    for name, day in (("before", "01"), ("after", "02")):
+        (tmp_path / name).mkdir()
+        for hour in (8, 9, 10):
+            header, *rest = written(arms=["host"], name=f"{name}{hour}.jsonl").read_text().splitlines()
+            line = json.dumps(json.loads(header) | {"started_utc": f"2026-11-{day}T{hour:02}:00:00+00:00"})
+            (tmp_path / name / f"{hour}.jsonl").write_text("\n".join([line, *rest, ""]))
+    places = (tmp_path / "before", tmp_path / "after")
+    found = refusal("compare", *places, "--fail-above", "5%")
+    assert found.startswith("--fail-above of one session a side: what differs may be the day.")
+    assert "one now and the other next" in found or "one of each in turn" in found
+    assert "what differs may be the day and not the place" in invoke("compare", *places).stdout
 
 
 def test_a_baseline_that_cannot_be_is_refused(refusal: Refusal, invoke: Invoke, baseline: Path) -> None:

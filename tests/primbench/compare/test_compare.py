@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from primbench import stats
 from primbench.compare.comparison import ArmComparison, Comparison
 from primbench.compare.criteria import OF_HOST, margins_of
+from primbench.compare.gate import Gate
 from primbench.compare.judgement import ITSELF, ONE_RUN, SINGLE, TOO_BUSY, judged
 from primbench.compare.pairs import compare, compare_runs
 from primbench.compare.ratio import Estimate
@@ -677,6 +678,60 @@ def test_several_runs_a_side_are_what_a_verdict_is_by(made_study: MadeStudy) -> 
     assert alike.notes[-1].endswith("unpaired: of 3 runs a side; more of them, one of each in turn, tell more")
     (explained_case,) = first(slower).cases
     assert explained_case.explanation is not None
+
+
+def begun(results: Results, when: str, boot: str | None = None) -> Results:
+    machine = replace(HERE.machine, boot_id=boot)
+    header = replace(results.header, started_utc=when, environment=replace(HERE, machine=machine))
+    return replace(results, header=header)
+
+
+def on_days(made_study: MadeStudy, *moods: float, first: int = 1, boot: str | None = None) -> list[Results]:
+    """Three runs on each of these days, of which each has its mood."""
+    return [
+        begun(a_run(made_study, mood * slight), f"2026-11-{first + day:02}T0{hour}:00:00+00:00", boot)
+        for day, mood in enumerate(moods)
+        for hour, slight in ((7, 0.999), (8, 1.001), (9, 1.0))
+    ]
+
+
+def test_runs_of_one_day_beside_those_of_another_show_no_difference(made_study: MadeStudy) -> None:
+    """Each side's runs agree to 0.2 %; the day may be what makes one 8 % longer."""
+    before, after = on_days(made_study, 1.0), on_days(made_study, 1.08, first=2)
+    found = compare_runs(before, after, ("before", "after"))
+    assert ((1, 1), True, False) == (found.sessions, found.is_of_other_sessions, found.has_sessions)
+    assert ("inconclusive", ONE_RUN, None) == (only(found).outcome, only(found).reason, first(found).effect)
+    assert (
+        "each of one session (2026-11-01 07:00 and 2026-11-02 07:00 UTC), so that what differs may be the day"
+        in (found.notes[-1])
+    )
+    with pytest.raises(InvalidRequest, match="--fail-above of one session a side: what differs may be the day"):
+        Gate(above=0.05).check(found)
+    Gate().check(found)
+    same_day = compare_runs(before, on_days(made_study, 1.08), ("before", "after"))
+    assert (None, "slower") == (same_day.sessions, only(same_day).outcome)
+
+
+def test_several_days_are_what_a_verdict_is_by(made_study: MadeStudy) -> None:
+    """Days differ by 3 %, so that 2 % more on another day is nothing, and 30 % more is something."""
+    before = on_days(made_study, 1.0, 1.03, 0.98, 1.02, 0.99)
+    alike, slower = (
+        compare_runs(before, on_days(made_study, mood, first=9), ("before", "after")) for mood in (1.02, 1.3)
+    )
+    assert [(5, 1), (5, 1)] == [alike.sessions, slower.sessions]
+    assert [("inconclusive", 5), ("slower", 5)] == [(only(each).outcome, only(each).pairs) for each in (alike, slower)]
+    assert "judged by the scatter between 5 and 1 sessions" in slower.notes[-1]
+    expected = stats.pooled([1.3], [1.0, 1.03, 0.98, 1.02, 0.99])
+    assert expected.interval() == pytest.approx(only(slower).interval, rel=0.01)
+    Gate(above=0.05).check(slower)
+    assert not Gate(above=0.05).passes(slower)
+
+
+def test_a_start_of_the_machine_between_two_sides_makes_two_sessions_of_a_day(made_study: MadeStudy) -> None:
+    before, after = on_days(made_study, 1.0, boot="x"), on_days(made_study, 1.08, boot="y")
+    later = [begun(each, f"2026-11-01T1{number}:00:00+00:00", "y") for number, each in enumerate(after)]
+    assert (1, 1) == compare_runs(before, later, ("a", "b")).sessions
+    assert compare_runs(before, after, ("a", "b")).sessions is None, "two machines at the same times"
 
 
 def test_one_process_a_file_has_no_interval_and_says_what_that_costs(made_study: MadeStudy) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ...figures.false_alarms import parts_told
+from ...figures.false_alarms import gates_failed, parts_told
 
 
 @pytest.mark.parametrize(("parts", "pairs"), [(15, 5), (40, 5), (40, 8)])
@@ -14,3 +14,13 @@ def test_a_part_of_a_step_is_rarely_told_of_equal_places(parts: int, pairs: int)
     dice = np.random.default_rng(77)
     assert parts_told(dice, 100, parts, pairs) <= 0.09  # two standard errors above 5 %
     assert parts_told(dice, 10, parts, pairs, longer=1.2) >= 0.8
+
+
+def test_a_gate_on_runs_of_other_days_fails_by_what_days_do_not_explain() -> None:
+    """By the scatter between the runs of a day, 33 to 43 % of such gates failed where days differ by 2 %."""
+    dice = np.random.default_rng(5)
+    assert (0.0, 1.0, 0.0) == gates_failed(dice, 5, 0.02, (1, 1)), "it cannot be told"
+    assert gates_failed(dice, 20, 0.02, (5, 1)).slower <= 0.1
+    assert gates_failed(dice, 20, 0.02, (1, 1), together=True).slower <= 0.1
+    assert gates_failed(dice, 10, 0.02, (3, 3), longer=1.3).slower >= 0.8
+    assert gates_failed(dice, 10, 0.02, (1, 1), longer=1.3, together=True).slower >= 0.8
