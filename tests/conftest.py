@@ -73,6 +73,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path in left_out(config) else None
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests of verdicts, unless -m speaks of them or a test is named: those beside them take the CPUs."""
+    if "quiet" in config.getoption("markexpr") or any("::" in argument for argument in config.args):
+        return
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("quiet")])
+    items[:] = [item for item in items if not item.get_closest_marker("quiet")]
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     gc.disable()  # while tests are collected, which makes hundreds of thousands of objects and next to no garbage
     os.environ["PRIMBENCH_CONFIG"] = os.devnull  # the defaults of whoever runs the tests are not asked
@@ -83,7 +91,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         os.path.relpath(folder, session.config.invocation_params.dir) for folder in left_out(session.config)
     )
     if folders and (terminal := session.config.pluginmanager.get_plugin("terminalreporter")):
-        left = "containers, machines, Slurm, faults, fuzzing and what is shipped"
+        left = "verdicts (pytest -m quiet), containers, machines, Slurm, faults, fuzzing and what is shipped"
         terminal.write_line(f"{left} are left to CI, and run when asked for: pytest {folders}")
 
 

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 COLLECT = ("-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider")
 
@@ -26,6 +28,23 @@ def test_containers_and_machines_are_left_out_with_a_word_at_the_start() -> None
     assert first.endswith(f": pytest {' '.join(folders)}")
     assert any(each.startswith("tests/test_readme.py") for each in tests)
     assert not any(each.startswith(tuple(folders)) for each in tests)
+
+
+VERDICTS = "tests/primbench/cli/test_neighbour.py"
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_left_out"),
+    [((VERDICTS,), True), ((VERDICTS, "-m", "quiet"), False), ((f"{VERDICTS}::{{}}",), False)],
+)
+def test_verdicts_which_take_a_quiet_machine_are_left_out_unless_asked_for(
+    asked: tuple[str, ...], is_left_out: bool
+) -> None:
+    name = "test_two_products_on_one_cpu_wait_for_it_and_the_neighbour_is_the_cause"
+    command = [sys.executable, *COLLECT, *(word.format(name) for word in asked)]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert 0 == found.returncode, found.stdout + found.stderr
+    assert is_left_out == (f"{VERDICTS}::{name}" not in found.stdout.splitlines())
 
 
 SKIPS = """

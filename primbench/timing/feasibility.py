@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from primbench.errors import UnsupportedCase
 from primbench.registry import setup_of
 from primbench.system import memory
+from primbench.timing import host_counters
 from primbench.timing.calls import Calls
-from primbench.timing.sampling import Clock, host_timed
+from primbench.timing.sampling import Clock, Take, host_timed
 
 if TYPE_CHECKING:
     from primbench.backends import Backend
@@ -41,28 +42,40 @@ def check_memory(backend: Backend, problem: Problem, sets: int = 1) -> None:
 def check_affordable(backend: Backend, problem: Problem, method: Method, clock: Clock) -> None:
     """Time small problems of the same kind and raise UnsupportedCase where this one would take minutes.
 
-    Only a probe that lasts 0.2 s may refuse: beside another busy process, a call of 0.1 ms can wait 16 ms for a CPU.
+    Only a probe that lasts 0.2 s may refuse: beside another busy process, a call of 0.1 ms can wait 16 ms for a CPU. So
+    can one of 1 ms wait 0.4 s beside ten: what its threads waited for CPUs that others had does not count.
     """
     flop = problem.flop()
     for probe_flop in PROBES_FLOP:
         small = problem.probe(probe_flop)
         if small is None or flop is None:
             return
-        probe_s = _probe_s(backend, small, method, clock)
+        take = _probe(backend, small, method, clock)
+        probe_s = min(take()[0] for _ in range(3))
         call_s = probe_s * flop / (small.flop() or flop)
         if call_s * CPU_MIN_CALLS <= HOPELESS_S:
             return
-        if probe_s >= TRUSTED_PROBE_S:
+        if probe_s >= TRUSTED_PROBE_S and _own_s(take) >= TRUSTED_PROBE_S:
             raise UnsupportedCase(
                 f"about {call_s:.0f} s a call, judged by a problem of {small.flop()} flop: {CPU_MIN_CALLS} calls would "
                 f"pass {HOPELESS_S:.0f} s; take a smaller size or another dtype or backend"
             )
 
 
-def _probe_s(backend: Backend, small: Problem, method: Method, clock: Clock) -> float:
+def _probe(backend: Backend, small: Problem, method: Method, clock: Clock) -> Take:
     import numpy as np
 
     inputs = small.inputs(np.random.default_rng(method.seed))
     calls = Calls([setup_of(small.primitive, backend.name)(backend, small, *map(backend.put, inputs))])
-    take = host_timed(calls, 1, clock)
-    return min(take()[0] for _ in range(3))
+    return host_timed(calls, 1, clock)
+
+
+def _own_s(take: Take) -> float:
+    """How long a sample takes without what its thread waited for a CPU that waited longest.
+
+    What a quota holds it back stays in: it does so all the time.
+    """
+    before = host_counters.start()
+    (taken_s,) = take()
+    found = host_counters.since(before)
+    return taken_s - max(0.0, (found.waited_s or 0.0) - (found.throttled_s or 0.0))

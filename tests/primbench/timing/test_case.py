@@ -19,6 +19,7 @@ from primbench.measurement import Measurement, Samples
 from primbench.problem import Step, described
 from primbench.spec.method import Method
 from primbench.system import memory
+from primbench.timing import host_counters
 from primbench.timing.calls import Calls
 from primbench.timing.case import measure, setup
 from primbench.timing.cpu import calls_per_batch
@@ -110,6 +111,27 @@ def test_a_quick_probe_alone_refuses_nothing() -> None:
         return now_ns
 
     check_affordable(open_backend("numpy", "cpu"), Gemm(8192, 8192, 8192), Method(), late_clock)
+
+
+def test_a_probe_that_waited_for_a_cpu_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As beside ten busy processes, where a probe of 1 ms took 0.4 s each of the three times."""
+    now_ns = 0
+    reading = host_counters.since(host_counters.start())
+
+    def late_clock() -> int:
+        nonlocal now_ns
+        now_ns += 400_000_000
+        return now_ns
+
+    def refuse(waited_s: float, held_back_s: float) -> None:
+        found = replace(reading, waited_s=waited_s, throttled_s=held_back_s)
+        monkeypatch.setattr(host_counters, "since", lambda before: found)
+        check_affordable(open_backend("numpy", "cpu"), Gemm(8192, 8192, 8192), Method(), late_clock)
+
+    refuse(0.39, 0.0)
+    for waited_s, held_back_s in ((0.1, 0.0), (0.39, 0.39)):
+        with pytest.raises(UnsupportedCase, match=r"about \d+ s a call"):
+            refuse(waited_s, held_back_s)
 
 
 def test_a_small_case_needs_no_estimate() -> None:
