@@ -179,6 +179,8 @@ def _noise_notes(records: list[Record]) -> list[str]:
 
 def _speed_notes(records: list[Record]) -> list[str]:
     """Whether the CPU was slow now and then, of all rows together: no counter shows it, so it is no mark of a row."""
+    if any(each.kind == "busy-cpus" for record in records for each in record.disturbances):
+        return []  # which tells more
     slowed, count = map(sum, zip((0.0, 0), *map(_slowed, records), strict=True))
     if slowed <= SLOWED_FRACTION * count:
         return []
@@ -246,7 +248,7 @@ def _seen_in(seen: Sequence[tuple[int, Disturbance]], of: int) -> str:
     rows = _rows([number for number, _ in seen], of)
     number, worst = max(seen, key=lambda each: each[1].amount)
     is_alike = len({each.words for _, each in seen}) == 1
-    return f"{rows}: {worst.words}{'' if is_alike else f' in row {number}, less in others'}"
+    return f"{rows}{'' if is_alike else f', most in row {number}'}: {worst.words}"
 
 
 def _rows(numbers: list[int], of: int) -> str:

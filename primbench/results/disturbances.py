@@ -48,10 +48,8 @@ def disturbances(measurement: Measurement) -> list[Disturbance]:
     """What disturbed a case; none for what could not be seen, nor where nothing was timed."""
     if measurement.main is None:
         return []
-    host = measurement.host
     return [
-        *(_of_host(host) if host else ()),
-        *(_of_others(host) if host and measurement.neighbour is None else ()),
+        *(_of_host(measurement.host, measurement) if measurement.host else ()),
         *_beside_the_host(measurement),
     ]
 
@@ -70,7 +68,7 @@ def _beside_the_host(measurement: Measurement) -> list[Disturbance]:
     ]
 
 
-def _of_host(host: HostReading) -> Iterator[Disturbance]:
+def _of_host(host: HostReading, measurement: Measurement) -> Iterator[Disturbance]:
     """The cause; what only follows from it is left out: who is held back waits, and who waits has been taken off."""
     if host.slow_cpus:
         cpus = format_cpu_list(host.slow_cpus)
@@ -80,37 +78,49 @@ def _of_host(host: HostReading) -> Iterator[Disturbance]:
         yield Disturbance("quota", words, host.throttled_s / host.duration_s)
         if host.throttled_s > WAITED_FRACTION * host.duration_s:
             return
+    yield from _of_busy_cpus(host, measurement)
+
+
+def _of_busy_cpus(host: HostReading, measurement: Measurement) -> Iterator[Disturbance]:
     # Pressure is that of the whole machine: other CPUs than ours may be meant.
-    waited_s = host.cpu_pressure_some_s if host.waited_s is None else host.waited_s
-    if waited_s is not None and waited_s > WAITED_FRACTION * host.duration_s:
-        yield from _of_waiting(host, waited_s)
-        return
+    waited_s = (host.cpu_pressure_some_s if host.waited_s is None else host.waited_s) or 0.0
+    is_waiting = waited_s > WAITED_FRACTION * host.duration_s
+    busy = [*(_of_waiting(host, waited_s) if is_waiting else ()), *_of_others(host, measurement)]
+    if busy:
+        yield Disturbance("busy-cpus", ", and ".join(words for words, _ in busy), sum(share for _, share in busy))
+    elif not is_waiting:
+        yield from _of_switches(host)
+
+
+def _of_switches(host: HostReading) -> Iterator[Disturbance]:
     switches = host.involuntary_switches
     if switches >= FEWEST_SWITCHES and switches > SWITCHES_PER_S * host.cpu_time_s:
         words = f"it was taken off its CPU {switches} times in {format_time(host.cpu_time_s)} of CPU time"
         yield Disturbance("switches", words, switches)
 
 
-def _of_waiting(host: HostReading, waited_s: float) -> Iterator[Disturbance]:
-    """None where nobody else ran for half as long: its own threads were in its way. Ticks err by less."""
+def _of_waiting(host: HostReading, waited_s: float) -> Iterator[tuple[str, float]]:
+    """In words and as a share of the time.
+
+    None where nobody else ran for half as long: its own threads were in its way. Ticks err by less.
+    """
     if host.others_s is None or host.others_s + (host.stolen_s or 0.0) >= waited_s / 2:
-        who = "tasks of this machine" if host.waited_s is None else "it"
-        words = f"{who} waited for a CPU during {format_percent(host.share(waited_s))} of its time"
-        yield Disturbance("waited", words, waited_s / host.duration_s)
+        who, share = "tasks of this machine" if host.waited_s is None else "it", host.share(waited_s) or 0.0
+        yield f"{who} waited for a CPU during {format_percent(share)} of its time", share
 
 
-def _of_others(host: HostReading) -> Iterator[Disturbance]:
-    """What had the CPUs that it may run on, and the other halves of their cores, whether it had to wait or not."""
-    if host.others_s is None or host.stolen_s is None or host.cpus is None:
+def _of_others(host: HostReading, measurement: Measurement) -> Iterator[tuple[str, float]]:
+    """The same of what had its CPUs, but for a neighbour that was asked for, and of the hypervisor."""
+    if host.others_s is None or host.stolen_s is None or host.cpus is None or measurement.neighbour:
         return
     there_s = host.cpus * host.duration_s
     if host.others_s > max(LEAST_OTHERS_S, OTHERS_FRACTION * there_s):
-        share = host.others_s / there_s
-        of = f"{host.cpus} CPU{'s' * (host.cpus > 1)}"
-        yield Disturbance("others", f"other programs kept {share * host.cpus:.1f} of its {of} busy", share)
-    if host.stolen_s > max(LEAST_OTHERS_S, WAITED_FRACTION * (host.stolen_s + host.cpu_time_s)):
-        share = host.stolen_s / (host.stolen_s + host.cpu_time_s)
-        yield Disturbance("stolen", f"the hypervisor took {format_percent(share)} of its CPU time", share)
+        busy = f"{host.others_s / host.duration_s:.1f} of its {host.cpus} CPU{'s' * (host.cpus > 1)}"
+        yield f"other programs kept {busy} busy", host.others_s / there_s
+    asked_s = host.stolen_s + host.others_s + host.cpu_time_s
+    if host.stolen_s > max(LEAST_OTHERS_S, WAITED_FRACTION * asked_s):
+        share = host.stolen_s / asked_s
+        yield f"the hypervisor took its CPUs for {format_percent(share)} of the time that they had work", share
 
 
 def _of_gpu(gpu: GpuReading) -> Iterator[Disturbance]:

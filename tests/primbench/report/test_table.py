@@ -216,7 +216,7 @@ def test_marks_stand_together_and_without_a_noise() -> None:
 
 def test_a_disturbance_of_many_rows_is_one_line_with_the_worst() -> None:
     notes = table(*[record(hampered(0.01 * (m % 30)), m=m) for m in range(1, 31)]).notes
-    assert ["! rows 1-29: the CPU quota held it back for 290 ms of 800 ms in row 29, less in others"] == notes
+    assert ["! rows 1-29, most in row 29: the CPU quota held it back for 290 ms of 800 ms"] == notes
 
 
 def test_many_disturbances_are_counted_and_left_to_the_export() -> None:

@@ -69,9 +69,12 @@ DISTURBED: dict[str, tuple[Measurement, list[str]]] = {
     ),
     "waiting for others": (
         host(waited_s=0.28, others_s=0.14, stolen_s=0.0, cpus=1),
-        ["it waited for a CPU during 35.0% of its time", "other programs kept 0.2 of its 1 CPU busy"],
+        ["it waited for a CPU during 35.0% of its time, and other programs kept 0.2 of its 1 CPU busy"],
     ),
-    "hypervisor": (host(others_s=0.0, stolen_s=0.2, cpus=8), ["the hypervisor took 20.0% of its CPU time"]),
+    "hypervisor": (
+        host(others_s=0.0, stolen_s=0.2, cpus=8),
+        ["the hypervisor took its CPUs for 20.0% of the time that they had work"],
+    ),
     "switches": (
         host(involuntary_switches=240),
         ["it was taken off its CPU 240 times in 800 ms of CPU time"],
@@ -137,6 +140,9 @@ QUIET: dict[str, Measurement] = {
     "a busy machine whose tasks wait elsewhere": host(cpu_pressure_some_s=0.7),
     "a CPU that is slow for no reason that is counted": Measurement(
         batch_s=replace(TIMES, loops_s=[(0, 25e-6), (1, 25e-6), (2, 40e-6), (4, 41e-6)])
+    ),
+    "a hypervisor that takes little of many busy CPUs": host(
+        others_s=9.9, stolen_s=0.4, cpus=64, waited_s=0.0, duration_s=4.0
     ),
     "little of other programs": host(others_s=0.3, stolen_s=0.02, cpus=8),
     "waiting for its own threads": host(waited_s=0.28, others_s=0.1, stolen_s=0.02, cpus=4, involuntary_switches=240),
