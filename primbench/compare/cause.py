@@ -17,7 +17,7 @@ class Cause(NamedTuple):
     """at_least, at_most: between which the ratio of the arm to the baseline can come to lie by this cause alone.
 
     title: the same in few words, where there are more. upstream, stops: as Rule has them. check: of the doctor, that
-    found it.
+    found it. is_bystander: nothing is known to make it one, so that it is told, but is never the likely one.
     """
 
     words: str
@@ -27,6 +27,7 @@ class Cause(NamedTuple):
     upstream: int = LATE
     stops: bool = False
     check: str = ""
+    is_bystander: bool = False
 
     def works_towards(self, ratio: float) -> bool:
         return self.at_most > 1 if ratio > 1 else self.at_least < 1

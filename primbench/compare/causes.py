@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, get_args
 
 from primbench.compare.alone import found_in_one_alone
 from primbench.compare.cause import LATE, OF_UNKNOWN_EFFECT, Cause
+from primbench.compare.dear_calls import CHECKS as TOLD_BY_DEAR_CALLS
+from primbench.compare.dear_calls import dear_calls
 from primbench.compare.differing import placement, set_variables
 from primbench.compare.effects import changes_of
 from primbench.compare.filters import dearer_s, filters
@@ -18,7 +20,7 @@ from primbench.compare.opens import dearer_opens
 from primbench.compare.ruled import Moved, by_rules, by_settings
 from primbench.compare.sides import identity
 from primbench.environment.comparable import meaning_of
-from primbench.environment.configuration import is_told_by_what_it_gives
+from primbench.environment.configuration import is_told_by_what_it_gives, of_variable
 from primbench.results.metrics import METRICS
 from primbench.spec.variables import is_for_libraries
 from primbench.system.files import format_cpu_list
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
     from primbench.results.record import Record
     from primbench.system.gpu import Gpu
 
-_LOOKED_THROUGH = {"LD_LIBRARY_PATH"}  # for each library of each program that starts, whatever is found in the end
+# For each library of each program that starts, and each module, whatever is found in the end.
+_LOOKED_THROUGH = {"LD_LIBRARY_PATH", "PYTHONPATH"}
 _NETWORKS = {
     "private": "through a bridge, each in a network namespace of its own",
     "overlay": "by VXLAN, which wraps each packet in another one, each in a network namespace of its own",
@@ -82,7 +85,10 @@ def _all(
     parts: Sequence[Activity], case: CaseComparison, differing: Difference | None, baseline: Side, side: Side
 ) -> Iterator[Cause]:
     moved = Moved(case, parts, dearer_s(case, baseline, side))
+    dear = list(dear_calls(case, baseline, side))
     alone = found_in_one_alone(moved, differing, baseline, side)
+    alone = [each for each in alone if not (dear and each.check in TOLD_BY_DEAR_CALLS)]
+    yield from dear
     yield from _other_gpu(case, baseline, side)
     yield from _network(case, baseline, side)
     yield from _on_other_files(case, baseline, side)
@@ -110,7 +116,12 @@ def _fitting(found: Sequence[Cause], ratios: Sequence[float]) -> tuple[list[str]
         elif towards:
             too_little.append(each.falling_short_of(towards[0]))
     words = [*(each.words for each in enough), *too_little]
-    return words, (enough[0].title or enough[0].words) if enough else None
+    return words, _likely(enough)
+
+
+def _likely(enough: Sequence[Cause]) -> str | None:
+    found = next((each for each in enough if not each.is_bystander), None)
+    return found and (found.title or found.words)
 
 
 def _other_gpu(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
@@ -191,7 +202,12 @@ def _variables(parts: Sequence[Activity], differing: Difference | None, baseline
     for name, words in set_variables(baseline, side):
         is_looked_through = name in _LOOKED_THROUGH and "start-up" in parts
         if is_looked_through or not _is_told_elsewhere(name, differing):
-            yield Cause(words, upstream=LATE if is_looked_through else OF_UNKNOWN_EFFECT)
+            yield Cause(words, upstream=LATE) if is_looked_through else _of_unknown_effect(name, words)
+
+
+def _of_unknown_effect(name: str, words: str) -> Cause:
+    unread = "" if of_variable(name).read_by else ", which nothing is known to read"
+    return Cause(f"{words}{unread}", upstream=OF_UNKNOWN_EFFECT, is_bystander=True)
 
 
 def _is_told_elsewhere(variable: str, differing: Difference | None) -> bool:

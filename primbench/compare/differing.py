@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, get_args
 
+from msgspec.structs import replace
+
 from primbench.compare.comparison import Differing
 from primbench.compare.effects import changes_of
 from primbench.doctor.against import in_words
@@ -113,6 +115,16 @@ def set_variables(baseline: Side, side: Side) -> Iterator[tuple[str, str]]:
         if one.get(name) != other.get(name):
             where = [each.name for each, own in ((baseline, one), (side, other)) if name in own]
             yield name, f"the variable {name} is set in {' and otherwise in '.join(where)}"
+
+
+def asked_variables(baseline: Side, side: Side) -> list[str]:
+    """Those that the arms set in unequal ways, where they were asked to differ in nothing else; else []."""
+    one, other = baseline.arm, side.arm
+    if one is None or other is None:
+        return []
+    if one != replace(other, name=one.name, variables=one.variables, passed=one.passed):
+        return []
+    return [name for name, _ in set_variables(baseline, side)]
 
 
 def _names(arm: Arm | None) -> dict[str, str]:

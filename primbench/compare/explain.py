@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from primbench.compare.causes import causes
 from primbench.compare.comparison import ArmComparison, CaseComparison, Explanation
 from primbench.compare.criteria import is_its_own, problem_of
+from primbench.compare.differing import asked_variables
 from primbench.compare.effects import changes_of, differences
 from primbench.compare.evidence import Seen, evidence, noise, waiting
 from primbench.compare.later import as_timed, changed_later
@@ -140,6 +141,7 @@ def _by_places(
         noise=noise_beside(noise(case, seen), baseline, side),
         causes=found,
         likely=likely,
+        asked_variables=asked_variables(baseline, side),
         next_experiment=_next_experiment(case, arm, (baseline, side), can_move),
     )
 

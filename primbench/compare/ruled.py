@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from primbench.compare.cause import Cause
+from primbench.compare.cause import OF_UNKNOWN_EFFECT, Cause
 from primbench.compare.criteria import problem_of
+from primbench.compare.dear_calls import MOST_TIMES_A_CHEAP_CALL
 from primbench.compare.differing import settings
 from primbench.doctor.against import by_rule, in_words, short
 from primbench.doctor.rules import RULES
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from primbench.environment.difference import Change, Difference
 
 MOST_CHANGES = 4
-MOST_TIMES_A_CHEAP_CALL = 5
 _VARIABLES = "software.variables."
 _LAUNCHES = ("launch", "data loading")  # of which it is known what they call
 
@@ -110,9 +110,20 @@ def _read(each_s: float | None, reading_s: float | None) -> float | None:
 def by_rules(moved: Moved, found: Difference, told: Collection[str], baseline: Side, side: Side) -> Iterator[Cause]:
     """What is not the same in the two places and moves such results. told: checks that tell of it better."""
     for rule, of_rule in by_rule(found):
-        changes = [each for each in of_rule if moved.concerns(each) and not meaning_of(each.field).by_doctor]
-        if rule.cause and changes and moved.comes_under(rule) and set(told).isdisjoint(rule.told_by):
-            yield _by_changes(rule, changes, moved.most(rule, each=_more(rule, changes)), baseline, side)
+        concerned = [each for each in of_rule if moved.concerns(each) and not meaning_of(each.field).by_doctor]
+        if rule.cause and moved.comes_under(rule) and set(told).isdisjoint(rule.told_by):
+            for changes in filter(None, _by_what_is_known(concerned)):
+                yield _by_changes(rule, changes, moved.most(rule, each=_more(rule, changes)), baseline, side)
+
+
+def _by_what_is_known(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
+    """Those of which it is known who reads them, and variables of which it is not."""
+    return [each for each in changes if not _is_unread(each)], [each for each in changes if _is_unread(each)]
+
+
+def _is_unread(change: Change) -> bool:
+    """Whether it is of a variable that nothing is known to read."""
+    return change.field.startswith(_VARIABLES) and meaning_of(change.field).read_by is None
 
 
 def by_settings(moved: Moved, changes: Sequence[Change], baseline: Side, side: Side) -> Iterator[Cause]:
@@ -132,6 +143,9 @@ def _by_changes(rule: Rule, changes: Sequence[Change], most: float, baseline: Si
     told = f"{title}: {words}{f'; and {more} more' if more > 0 else ''}"
     if title == rule.cause and all(each.field.startswith(_VARIABLES) for each in changes):
         title = f"{title}: {', '.join(short(each.field) for each in first)}"  # else nobody knows which
+    if _is_unread(changes[0]):
+        told, upstream = f"{told} (nothing is known to read {'it' if len(changes) == 1 else 'them'})", OF_UNKNOWN_EFFECT
+        return Cause(told, *_bounds(rule, changes, most), title, upstream, is_bystander=True)
     return Cause(told, *_bounds(rule, changes, most), title, rule.upstream, rule.stops)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.doctor.finding import Finding, listed, unseen
+from primbench.environment.costs import SLOW_SYSTEM_CALL_S
 from primbench.environment.filesystems import NETWORK_LIKE
 from primbench.units import format_time
 
@@ -19,7 +20,6 @@ RANK = 6
 # The kernel from which a seccomp filter alone no longer switches this mitigation on: Linux 5.16, spec_store_bypass.
 FREE_OF_SECCOMP = (5, 16)
 SLOW_OPEN_S = 10e-6  # opening a file and closing it takes 1 to 4 us, and with a scanner that reads its head 12
-SLOW_SYSTEM_CALL_S = 1e-6  # getppid takes 0.05 to 0.2 us on a bare host
 SLOW_PACKET_S = 15e-6  # a datagram to oneself takes 4 to 8 us, and 22 behind 3000 rules of a firewall
 MANY_INTERRUPTIONS_HZ = 2500  # Linux' own clock interrupts a busy CPU 100 to 1000 times a second
 IN_LAYERS = ("overlay", "squashfs", "aufs", "erofs")

@@ -57,8 +57,16 @@ _RULES = {
     "bytecode": r"PYTHON(DONTWRITEBYTECODE|PYCACHEPREFIX)",
     "variables": r".+",
 }
-# Libraries by the beginnings of the variables that they alone read.
+# Libraries by the beginnings of the variables that they alone read; what a library is not known to read is not here.
 _READERS = {
+    # Python itself, the loader and the C library; several libraries, by names that others gave
+    r"PYTHON|LD_|GLIBC_TUNABLES$|.+_NUM_THREADS$": r".*",
+    r"MALLOC_(ARENA_(MAX|TEST)|(MMAP|TRIM)_THRESHOLD_|MMAP_MAX_|TOP_PAD_|CHECK_|PERTURB_)$": r".*",
+    r"MALLOC_CONF$": r"libjemalloc.*",
+    r"FLEXIBLAS": r"libflexiblas.*",
+    r"UCX_": r"libuc[mpst].*",
+    r"NVSHMEM_": r"libnvshmem.*",
+    r"NUMPY_": r"numpy/.+",
     r"(ATEN|PYTORCH|TORCH|TORCHINDUCTOR)_|LRU_CACHE_CAPACITY|THP_MEM_ALLOC_ENABLE": r"libtorch.*|torch/.+",
     r"(OPENBLAS|GOTO)_": r"lib(scipy_)?openblas.*",
     r"MKL_": r"libmkl.*|libtorch.*",
@@ -67,13 +75,16 @@ _READERS = {
     r"NPY_": r"numpy/.+",
     r"GOMP_": r"libgomp.*",
     r"KMP_": r"libi?omp[0-9]?.*",
-    r"OMP_(PLACES|PROC_BIND|WAIT_POLICY|SCHEDULE|STACKSIZE)": r"lib(g|i)?omp[0-9]?.*",
+    r"OMP_(PLACES|PROC_BIND|WAIT_POLICY|SCHEDULE|STACKSIZE|DYNAMIC|NESTED|MAX_ACTIVE_LEVELS|THREAD_LIMIT|CANCELLATION"
+    r"|DISPLAY_(ENV|AFFINITY)|AFFINITY_FORMAT|MAX_TASK_PRIORITY|TARGET_OFFLOAD|DEFAULT_DEVICE|TEAMS_THREAD_LIMIT)$": (
+        r"lib(g|i)?omp[0-9]?.*"
+    ),
     r"NUMBA_": r"numba/.+",
     r"NUMEXPR_": r"numexpr/.+",
     r"CUPY_": r"cupy.*/.+",
     r"TRITON_": r"triton/.+|libtorch.*",
     r"TCMALLOC_": r"libtcmalloc.*",
-    r"(CUBLAS|CUBLASLT|CUDA|CUDNN)_": r"lib(cuda|cublas|cudnn|nv).*",
+    r"(CUBLAS|CUBLASLT|CUDA|CUDNN|NVIDIA)_": r"lib(cuda|cublas|cudnn|nv).*",
     r"NCCL_": r"libnccl.*|libtorch_cuda.*",
 }
 _SLOWS = re.compile(  # if set

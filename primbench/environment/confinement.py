@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,10 +25,10 @@ from primbench.numa import mempolicy
 from primbench.quantities import Amount, Seconds, Whole
 from primbench.system import loopback
 from primbench.system.capabilities import capabilities
-from primbench.system.files import labelled_bytes, labelled_value, read_mounts, utf8, whole_number
+from primbench.system.files import attempt, labelled_bytes, labelled_value, read_mounts, utf8, whole_number
 from primbench.system.meaning import NOTHING, Meaning
 from primbench.system.namespaces import FIRST_NAMESPACES
-from primbench.system.processes import folder_of, named
+from primbench.system.processes import folder_of, named, processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 _SECCOMP = ("disabled", "strict", "filter")  # proc(5)
 _PR_GET_THP_DISABLE = 42  # linux/prctl.h
+_WATCHES = {"anon_inode:[perf_event]", "anon_inode:bpf-raw-tracepoint"}  # perf_event_open(2), bpf(2)
+_FEW_CALLS = 50
 _IO_URING_SETUP = 425  # one number on all architectures since Linux 5.1
 
 
@@ -78,6 +81,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     hold them to a rate) and TCP's settings.
     locked_bytes: of its memory, which is never given back and is there as soon as it is asked for (mlockall).
     tracer: number and name of the process that traces this one, such as "4242 (strace)"; "none".
+    watchers: of processes that are seen to watch events of the kernel, as perf does; [] where system calls are quick.
     """
 
     runtime: Annotated[Runtime | None, Meaning("confinement", "runtime")] = None
@@ -115,6 +119,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     loopback: Annotated[dict[str, str] | None, Meaning("confinement", entry=Meaning("confinement", "loopback"))] = None
     locked_bytes: Annotated[Whole | None, NOTHING] = None
     tracer: Annotated[str | None, Meaning("confinement", varies=True, by_doctor=True)] = None
+    watchers: Annotated[list[str] | None, Meaning("confinement", varies=True)] = None
     missing: dict[str, str] = {}
 
 
@@ -233,6 +238,20 @@ def tracer_of(root: Path, pid: int) -> str:
     return named(root, number) if number else "none"
 
 
+def _watchers(root: Path) -> list[str]:
+    """Of those whose files this process may look at. All of them are looked through, so only where calls are slow."""
+    if costs.system_call_s(root, _FEW_CALLS) < costs.SLOW_SYSTEM_CALL_S:
+        return []
+    return [named(root, pid) for pid in sorted(processes(root)) if _WATCHES.intersection(_open_files(root, pid))]
+
+
+def _open_files(root: Path, pid: int) -> list[str]:
+    """What its numbers of files stand for; none of a process that has ended, or that others may not look at."""
+    folder = folder_of(root, pid) / "fd"
+    files = attempt({}, "", lambda: os.listdir(folder)) or []
+    return [attempt({}, "", functools.partial(os.readlink, folder / file)) or "" for file in files]
+
+
 _STATUS = "/proc/self/status"
 READERS = {
     "runtime": of_process("variables, /proc/self, marker files: see its evidence", container.detect),
@@ -269,4 +288,5 @@ READERS = {
     "loopback": Reader("SIOCGIFMTU and RTM_GETQDISC of lo, /proc/sys/net/ipv4/tcp_*", loopback.loopback),
     "locked_bytes": of_process(f"{_STATUS} VmLck", _locked_bytes),
     "tracer": of_process(f"{_STATUS} TracerPid", tracer_of),
+    "watchers": Reader("/proc/*/fd: perf_event, bpf-raw-tracepoint", _watchers),
 }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+SLOW_SYSTEM_CALL_S = 1e-6  # getppid takes 0.05 to 0.2 us on a bare host
 _CALLS = 1000  # take 0.2 ms
 _ROUNDS = 5
 _OPENS = 50  # take 0.1 ms
@@ -27,15 +28,15 @@ _INTERRUPTED_S = 2e-6  # a look at the clock takes 0.05 to 0.2 us, handling an i
 _MOST_OF_A_LOOK = 20  # times as long: where each line of Python is slow, as under a debugger, all of them are
 
 
-def system_call_s(root: Path) -> float:
+def system_call_s(root: Path, calls: int = _CALLS) -> float:
     """Seconds that getppid() takes longer than getpagesize(), which asks the kernel nothing: what Python itself takes,
     be it traced or short of its lock, is in both.
     """
     libc = ctypes.CDLL(None)
-    return max(0.0, _call_s(libc.getppid) - _call_s(libc.getpagesize))
+    return max(0.0, _call_s(libc.getppid, calls) - _call_s(libc.getpagesize, calls))
 
 
-def _call_s(call: Callable[[], object], calls: int = _CALLS) -> float:
+def _call_s(call: Callable[[], object], calls: int) -> float:
     """In the quickest of several rounds: slower ones were interrupted."""
     taken_s = []
     for _ in range(_ROUNDS):

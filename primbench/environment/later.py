@@ -25,7 +25,7 @@ _NOTABLE = {"interruptions_hz": 2000.0, "open_file_s": 20e-6, "open_temporary_s"
 # Beside load one look in a hundred counts interruptions that the next does not: what changed for good is seen again.
 _LOOKS = 3
 _SETTINGS = ("probed", "loopback", "tracer")
-_CHANGEABLE = {name: confinement.READERS[name] for name in (*_SETTINGS, *_NOTABLE)}
+_CHANGEABLE = {name: confinement.READERS[name] for name in (*_SETTINGS, *_NOTABLE, "watchers")}
 
 
 class Later(msgspec.Struct, frozen=True, kw_only=True):

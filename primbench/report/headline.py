@@ -13,7 +13,7 @@ from primbench.units import format_percent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.compare.comparison import CaseComparison, Comparison, Decided
+    from primbench.compare.comparison import CaseComparison, Comparison, Decided, Explanation
     from primbench.compare.ratio import Estimate, Verdict
     from primbench.doctor.finding import Activity
     from primbench.report.document import Tone
@@ -80,9 +80,18 @@ def _slower(compared: Sequence[Decided]) -> Iterator[str]:
             arms.setdefault(arm.name, []).append((case, found))
     for name, slower in arms.items():
         worst, by = max(slower, key=lambda each: each[1].ratio)
-        likely = f"; likely {worst.explanation.likely}" if worst.explanation and worst.explanation.likely else ""
         what = _what([case for case, _ in slower], of[name])
-        yield f"slower in {name}: {what} {_by(by)} in {name_of(worst.case)}{likely}"
+        yield f"slower in {name}: {what} {_by(by)} in {name_of(worst.case)}{_why(worst.explanation)}"
+
+
+def _why(explanation: Explanation | None) -> str:
+    """The likely cause; where none is known, what nobody knows to be one and all that the arms were to differ in."""
+    if explanation and explanation.likely:
+        return f"; likely {explanation.likely}"
+    if explanation and explanation.asked_variables:
+        names = " and ".join(explanation.asked_variables)
+        return f"; no known cause; the arms were only asked to differ in {names}"
+    return ""
 
 
 def _what(cases: Sequence[CaseComparison], of: int) -> str:

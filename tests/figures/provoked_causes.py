@@ -50,10 +50,14 @@ READ = 'files = [{ bytes = 268435456, what = "read", page_cache = ["warm", "cold
 PAST_THE_CACHE = 'files = [{ bytes = 16777216, what = "read", access = "direct", path = "PATH" }]'
 GETPPID = 'launch = [{ call = ["getppid"] }]'
 GELU = 'elementwise = [{ op = "gelu", elements = 1048576 }]'
+TINY = "gemm = [{ m = 64, n = 64, k = 64 }]"
 MARK = "env.PROVOKED=1"
 LOOK_S = 0.03
+MOST_SHOWN = 80  # of an arm
 AT_START = {  # folder -> what a Python runs at its start that has it in its search path
     "profiled": "import sys\nsys.setprofile(lambda *_: None)\n",
+    "hidden": "import os\nif 'PROVOKED' in os.environ:\n import time, numpy\n real = numpy.matmul\n"
+    " def slow(*given, **named):\n  time.sleep(2e-4)\n  return real(*given, **named)\n numpy.matmul = slow\n",
     "many": "import sys\nsys.path[:0] = ['/usr'] * 800\n",
 }
 RING = 'files = [{ bytes = 4194304, what = "read", access = ["buffered", "io_uring"] }]'
@@ -85,8 +89,11 @@ Do = Callable[[int], object]
 """To a worker, by its number."""
 
 
-def late(do: Do) -> Callable[[], contextlib.AbstractContextManager[None]]:
-    """Do it to each worker of the arm that has MARK, once that has told of its place and waits for a case."""
+def late(do: Do, is_time: Callable[[int], bool] | None = None) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """Do it to each worker of the arm that has MARK, once that has told of its place and waits for a case.
+
+    is_time: tells so of a worker, by its number, where that is another moment.
+    """
 
     @contextlib.contextmanager
     def beside() -> Iterator[None]:
@@ -94,7 +101,7 @@ def late(do: Do) -> Callable[[], contextlib.AbstractContextManager[None]]:
 
         def watch() -> None:
             while not over.wait(LOOK_S):
-                for pid in filter(_waits_for_a_case, set(_workers()) - done):
+                for pid in filter(is_time or _waits_for_a_case, set(_workers()) - done):
                     done.add(pid)
                     do(pid)
 
@@ -143,11 +150,23 @@ def watched_late(*command: str) -> Callable[[], contextlib.AbstractContextManage
     return late(lambda pid: subprocess.Popen([*command, str(pid)], stdout=nowhere, stderr=nowhere))
 
 
+def watched_early(*command: str) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """The same from as soon as the worker is there, mostly before it looks around itself."""
+    nowhere = subprocess.DEVNULL
+    run = lambda pid: subprocess.Popen([*command, str(pid)], stdout=nowhere, stderr=nowhere)  # noqa: E731
+    return late(run, lambda pid: True)
+
+
 def nice_late(pid: int) -> None:
     """Also of its session among the others: where Linux groups processes by these, niceness counts within one alone."""
     os.setpriority(os.PRIO_PROCESS, pid, 8)
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text("8")
+
+
+def idle_late(pid: int) -> None:
+    """As `chrt -i` does."""
+    os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
 
 
 def pause_late(pid: int) -> None:
@@ -203,11 +222,25 @@ EFFECTS = {
                           beside=watched_late("strace", "-f", "-o", "/dev/null", "-p")),
     "late profiler": Effect(f"host:{MARK}", (LAUNCH, PRODUCT),
                             beside=watched_late("perf", "record", "-F", "20000", "-g", "-o", "/dev/null", "-p")),
+    "traced calls": Effect(f"host:{MARK}", (GETPPID, PRODUCT),
+                           beside=watched_early("strace", "-f", "-o", "/dev/null", "-p")),
+    "watched calls": Effect(f"host:{MARK}", (GETPPID, PRODUCT),
+                            beside=watched_early("perf", "trace", "-o", "/dev/null", "-p")),
     "late stops": Effect(f"host:{MARK}", (GETPPID, PRODUCT), beside=late(pause_late)),
     "profile hook": Effect("host:env.PYTHONPATH=FOLDER/profiled", (START, LAUNCH)),
     "search path": Effect("host:env.PYTHONPATH=FOLDER/many", (START, LAUNCH)),
     "allocations traced": Effect("host:env.PYTHONTRACEMALLOC=25", (LAUNCH, PRODUCT)),
     "older vectors": Effect("host:env.ONEDNN_MAX_CPU_ISA=SSE41", (GELU, PRODUCT), backend="torch"),
+    "hidden reader": Effect(f"host:env.PYTHONPATH=FOLDER/hidden,{MARK}", (GETPPID, TINY),
+                            against="host:env.PYTHONPATH=FOLDER/hidden"),
+    "bound at once": Effect("host:env.LD_BIND_NOW=1", (START, LAUNCH)),
+    "large environment": Effect(f"host:{MARK},env.LARGE={'x' * 60_000},env.LARGER={'y' * 60_000}", (START, LAUNCH)),
+    "idle class": Effect(f"host:cpuset=0,{MARK}", (GETPPID, PRODUCT), against="host:cpuset=0",
+                         beside=entered(a_busy_process, late(idle_late, lambda pid: True))),
+    "harmless arenas": Effect("host:env.MALLOC_ARENA_MAX=1", (LAUNCH, PRODUCT)),
+    "harmless search path": Effect(f"host:{MARK},env.PATH={':'.join(f'/opt/{each}' for each in range(300))}:/usr/bin",
+                                   (GETPPID, PRODUCT)),
+    "harmless ionice": Effect(f"host:{MARK}", (GETPPID, PRODUCT), beside=watched_early("ionice", "-c", "3", "-p")),
     "harmless locale": Effect("host:env.LANG=tr_TR.UTF-8,env.TZ=Asia/Tokyo", (START, LAUNCH, PRODUCT, SMALL)),
     "harmless hash seed": Effect("host:env.PYTHONHASHSEED=7", (START, LAUNCH, PRODUCT, SMALL)),
     "harmless core limit": Effect(f"host:{MARK}", (LAUNCH, PRODUCT), beside=late(
@@ -224,7 +257,16 @@ def study(effect: Effect, folder: Path, pairs: int) -> None:
 
     suite, output = folder / "cases.toml", folder / "study.jsonl"
     suite.write_text("\n".join(map(told, effect.cases)) + "\n")
-    asked = ["study", suite, "--arm", effect.against, "--arm", f"{told(effect.arm)},name=slowed", "--pairs", pairs]
+    asked = [
+        "study",
+        suite,
+        "--arm",
+        told(effect.against),
+        "--arm",
+        f"{told(effect.arm)},name=slowed",
+        "--pairs",
+        pairs,
+    ]
     how = ["--device", "cpu", "--backend", effect.backend, "--max-time", "300ms", "-q", "-o", output]
     with effect.beside():
         done = subprocess.run(
@@ -267,7 +309,7 @@ def main() -> None:
             for module, code in AT_START.items():
                 (Path(folder) / module).mkdir()
                 (Path(folder) / module / "sitecustomize.py").write_text(code)
-            print(f"{name} ({EFFECTS[name].arm})", flush=True)
+            print(f"{name} ({EFFECTS[name].arm[:MOST_SHOWN]})", flush=True)
             study(EFFECTS[name], Path(folder), asked.pairs)
 
 

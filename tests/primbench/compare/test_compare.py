@@ -1372,7 +1372,7 @@ def test_a_variable_that_doctor_knows_is_told_once_and_by_its_name(made_study: M
 def test_a_variable_that_one_arm_sets_and_no_library_reads_is_named_without_its_value(made_study: MadeStudy) -> None:
     arms = ["host", "host:env.SETTING_OF_A_USER=secret,name=podman"]
     found = explained(made_study, [case()], scattered(1.4), arms=arms)["gemm"]
-    assert ["the variable SETTING_OF_A_USER is set in podman"] == found.causes
+    assert ["the variable SETTING_OF_A_USER is set in podman, which nothing is known to read"] == found.causes
 
 
 def test_a_variable_that_need_not_be_alike_is_named_where_an_arm_sets_it(made_study: MadeStudy) -> None:

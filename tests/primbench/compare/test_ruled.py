@@ -227,7 +227,7 @@ def test_folders_that_are_looked_through_for_libraries_touch_what_starts_program
 
 FILES = ("files", {"bytes": 4096, "what": "small", "files": 10})
 SET = ("host:env.MINE=1,name=one", "host:env.MINE=2,name=other")
-OF_MINE = "the variable MINE is set in one and otherwise in other"
+OF_MINE = "the variable MINE is set in one and otherwise in other, which nothing is known to read"
 
 
 @pytest.mark.parametrize(

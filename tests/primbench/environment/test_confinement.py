@@ -3,13 +3,19 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import struct
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from primbench.environment import confinement
 from primbench.environment.filesystems import filesystems, steps_to_temporary_files
 from primbench.environment.fingerprint import Environment
 
@@ -47,7 +53,7 @@ def test_every_field_is_read_from_its_file(look: Look) -> None:
     asked = {
         "runtime", "filesystems", "transparent_hugepage_disabled", "set_mempolicy", "mbind", "move_pages",
         "io_uring", "system_call_s", "open_file_s", "open_temporary_s", "interruptions_hz", "loopback", "missing",
-        "packet_s", "access_times", "temporary_steps",
+        "packet_s", "access_times", "temporary_steps", "watchers",
     }  # fmt: skip
     assert set(found.__struct_fields__) == {*expected, *asked}
     assert found.runtime is not None
@@ -113,6 +119,72 @@ def test_system_calls_answer(look: Look) -> None:
     assert 0 < (found.system_call_s or 0) < 0.001
     for name in ("set_mempolicy", "mbind", "move_pages"):
         assert getattr(found, name) in ("allowed", "EPERM", "ENOSYS", "EACCES")
+
+
+# Tells of itself, once it is told to go on.
+TELL = """
+import msgspec, pathlib
+print(flush=True)
+input()
+from primbench.environment import confinement
+found = confinement.collect(pathlib.Path("/"))
+print(msgspec.json.encode([found.tracer, found.watchers, found.system_call_s, found.missing]).decode())
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "is_seen"),
+    [
+        (("strace", "-o", "/dev/null", "-p"), lambda watched, by: "TracerPid:\t0\n" not in status(watched)),
+        (("perf", "trace", "-o", "/dev/null", "-p"), lambda watched, by: "anon_inode:[perf_event]" in files(by)),
+    ],
+)
+def test_who_looks_at_each_system_call_is_seen_where_it_can_be(
+    command: tuple[str, ...], is_seen: Callable[[int, int], bool]
+) -> None:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is missing")
+    told = subprocess.Popen(
+        [sys.executable, "-P", "-c", TELL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert told.stdout is not None
+    told.stdout.readline()
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    looking = subprocess.Popen([*command, str(told.pid)], **quiet)  # type: ignore[call-overload]
+    try:
+        deadline = time.monotonic() + 20
+        while not is_seen(told.pid, looking.pid):
+            if looking.poll() is not None or time.monotonic() > deadline:
+                pytest.skip(f"{command[0]} may not look at another process here")
+            time.sleep(0.02)
+        tracer, watchers, call_s, missing = msgspec.json.decode(told.communicate("\n", timeout=60)[0])
+    finally:
+        told.kill()
+        looking.kill()
+        told.communicate()
+        looking.wait()
+    assert not missing.keys() & {"tracer", "watchers"}
+    name = f"{looking.pid} ({command[0]})"
+    assert name in [tracer, *watchers]
+    assert call_s > 1e-6
+
+
+def status(pid: int) -> str:
+    return Path(f"/proc/{pid}/status").read_text()
+
+
+def files(pid: int) -> list[str]:
+    """What its numbers of files stand for; it may have ended."""
+    try:
+        return [str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return []
+
+
+def test_of_quick_system_calls_nobody_is_looked_for(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("primbench.environment.costs.system_call_s", lambda root, calls=1: 0.2e-6)
+    monkeypatch.setattr(confinement, "processes", lambda root: pytest.fail("all processes were looked through"))
+    assert [] == look().confinement.watchers
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("0", "disabled"), ("1", "strict"), ("7", None)])

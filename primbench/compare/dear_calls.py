@@ -1,0 +1,106 @@
+"""Whether system calls take longer in one place, and who makes them so, as far as that is seen from inside.
+
+Every worker has timed one at its start. What looks at each call, such as a tracer, makes longer what is made of calls.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING, NamedTuple
+
+from primbench.compare.cause import Cause
+from primbench.compare.sides import identity
+from primbench.units import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from primbench.compare.comparison import CaseComparison
+    from primbench.compare.sides import Side
+    from primbench.environment.confinement import Confinement
+    from primbench.problem import Problem
+
+DEARER = 2.0  # times as much, beyond what the CPU was slower: readings of one place lie within 1.5 times each other
+MOST_TIMES_A_CHEAP_CALL = 5
+CHECKS = ("system-calls", "tracer")  # of the doctor, that tell the same of one place, and less
+_UPSTREAM = 5  # as filters: before what is not timed
+_UNSEEN = "what slows them cannot be seen from inside (a tracer, audit or a filter)"
+
+
+class _Calls(NamedTuple):
+    """Of a side: its name, what a call takes in each of its workers, and what these say of who looks at calls."""
+
+    name: str
+    each_s: list[float]
+    confined: list[Confinement]
+
+    @property
+    def usual_s(self) -> float:
+        return statistics.median(self.each_s)
+
+    def seen(self, other: _Calls) -> str | None:
+        """Who looks at each call here; None where it is filters, which have rules of their own."""
+        tracers = self._tracers() - other._tracers()
+        watchers = {name for each in self.confined for name in each.watchers or ()}
+        if tracers:
+            return f"traced by process {_few(tracers)}"
+        if watchers:
+            return f"events of the kernel are watched by process {_few(watchers)}"
+        return _UNSEEN if self._filters() == other._filters() else None
+
+    def _tracers(self) -> set[str]:
+        return {each.tracer for each in self.confined if each.tracer not in (None, "none")}
+
+    def _filters(self) -> set[object]:
+        return {(each.seccomp, each.seccomp_filters) for each in self.confined}
+
+
+def dear_calls(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
+    """Named of cases that are made of system calls, where each worker of one place says that they take longer."""
+    problem = case.case.known_problem()
+    if problem is None or case.primary is None or not _is_made_of_calls(problem):
+        return
+    one, other = (_calls(case, each) for each in (baseline, side))
+    if not one.each_s or not other.each_s:
+        return
+    times = _times_as_slow(case, baseline, side)
+    if min(other.each_s) > DEARER * max(1.0, times) * one.usual_s:
+        yield from _causes(other, one, problem.system_call_count(), case.primary.baseline_s)
+    elif min(one.each_s) > DEARER * max(1.0, 1 / times) * other.usual_s:
+        found = _causes(one, other, problem.system_call_count(), case.primary.arm_s)
+        yield from (cause.of_baseline() for cause in found)
+
+
+def _few(found: Iterable[str]) -> str:
+    """Each worker may have one of its own."""
+    first, *more = sorted(found)
+    return f"{first} and {len(more)} more" if more else first
+
+
+def _is_made_of_calls(problem: Problem) -> bool:
+    return bool(problem.system_calls() or problem.system_call_count())
+
+
+def _calls(case: CaseComparison, side: Side) -> _Calls:
+    workers = [worker for _, worker in side.workers_of(case.case.backend, case.case.device)]
+    confined = [each.environment.confinement for each in workers]
+    return _Calls(side.name, [each.system_call_s for each in confined if each.system_call_s is not None], confined)
+
+
+def _times_as_slow(case: CaseComparison, baseline: Side, side: Side) -> float:
+    """The CPU of the arm beside the baseline's, by loops that call nothing; 1 where none were timed."""
+    one, other = (each.speeds.get(identity(case.case)) for each in (baseline, side))
+    return other.full_s / one.full_s if one and other else 1.0
+
+
+def _causes(here: _Calls, there: _Calls, calls: int | None, case_s: float) -> Iterator[Cause]:
+    """calls: of the case at most, which takes so long where they are cheap."""
+    seen = here.seen(there)
+    if seen is None:
+        return
+    costs = f"{format_time(here.usual_s)} in {here.name} and {format_time(there.usual_s)} in {there.name}"
+    more_s = MOST_TIMES_A_CHEAP_CALL * (here.usual_s - there.usual_s)
+    at_most = 1 + more_s * calls / case_s if calls and case_s else math.inf
+    title = f"system calls, which take {costs}: {seen}"
+    yield Cause(f"system calls take {costs}: {seen}", 1.0, at_most, title, upstream=_UPSTREAM)
