@@ -19,6 +19,7 @@ from primbench.cli.problem import entries_of
 from primbench.compare.pairs import compare
 from primbench.registry import primitives
 from primbench.results import file as results_file
+from primbench.units import format_time
 
 from .figures.published_studies import in_page, shown_of
 
@@ -72,7 +73,9 @@ def test_the_first_table_is_that_of_the_kept_study() -> None:
             if each and each.interval
         ]
         assert 3 == len(shown)
-        assert f" | {' | '.join(shown)} |\n" in README, case.case
+        first, *_ = primary
+        assert first is not None
+        assert f" | {format_time(first.baseline_s)} | {' | '.join(shown)} |\n" in README, case.case
 
 
 def test_the_table_of_published_studies_is_that_of_the_kept_ones() -> None:

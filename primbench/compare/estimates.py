@@ -127,13 +127,14 @@ def _estimate(sides: _Sides, metric: str, margin: float, *, first: str) -> Estim
     found = _chosen(sides, metric)
     if found is None:
         return None
+    baseline_s = geometric_mean(sides.matching.divisors(found.arm, found.baseline))
     return Estimate(
         metric=metric,
         primary=metric == first,
         judges=metric == first or (METRICS[metric].is_mean and METRICS[metric].samples_of == first),
         pairs=found.pairs,
-        baseline_s=stats.quantile(list(found.baseline.values()), 0.5),
-        arm_s=stats.quantile(list(found.arm.values()), 0.5),
+        baseline_s=baseline_s,
+        arm_s=baseline_s * found.ratio.ratio,
         ratio=found.ratio.ratio,
         interval=found.ratio.interval(),
         interval90=found.ratio.interval(0.9),

@@ -67,6 +67,10 @@ class Matching:
     is_one_run: bool = False
     twin: Twin | None = None
 
+    def divisors(self, arm: Mapping[int, float], baseline: Mapping[int, float]) -> list[float]:
+        """The numbers of the baseline that those of the arm are divided by."""
+        return [value for process, value in baseline.items() if self.ratio is not paired or process in arm]
+
     def baselines(self, side: Side, key: bytes, metric: str) -> list[Side]:
         """The runs of the baseline that count as such: its twin, too, where they agree."""
         return [side] if self.twin is None or (key, metric) not in self.twin.agreed else [side, self.twin.side]

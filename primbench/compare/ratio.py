@@ -55,8 +55,10 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     that comes first. judges: the case is judged by it before others: by the primary one and by the mean of the same
     samples, in which a quota shows that stops every tenth of them, and no median. pairs: of processes; where they are
     not paired, processes of the side that has fewer; of sessions, those that tell of scatter.
-    baseline_s, arm_s: seconds, medians over processes. interval, interval90: 95 % and 90 %, of the ratio; None for
-    one pair, which has none. margin: below it a difference does not matter; is_equivalent: it is shown to be below.
+    baseline_s, arm_s: seconds, whose ratio it is: geometric means over the processes that count, of both runs of a
+    baseline that is run twice, and of the arm as it stands to these where processes took turns.
+    interval, interval90: 95 % and 90 %, of the ratio; None for one pair, which has none. margin: below it a difference
+    does not matter; is_equivalent: it is shown to be below.
     q: the least rate of false discoveries at which this is one, among all that judge or all others.
     outcome: what this metric says by itself; the verdict is the case's.
     minimum_detectable: the ratio that as many pairs with this scatter find in four of five tries.

@@ -32,7 +32,7 @@ def changes_table(fleet: Fleet, found: Against) -> Table:
     shown = [each for each in found.changes if (each.case, each.metric) in first or each.is_slower or each.changed]
     rows = [_row(fleet, each, is_first=(each.case, each.metric) in first) for each in shown]
     columns = ["case", "metric", "nodes", "before", "now", "ratio", "verdict"]
-    title = f"{fleet.folder} against {found.folder}  (medians of nodes that both have; 95 % interval over nodes)"
+    title = f"{fleet.folder} against {found.folder}  (medians of nodes in both; 95 % interval of their mean ratio)"
     return Table(title, columns, rows, list(_notes(found)))
 
 
