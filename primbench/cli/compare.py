@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -18,6 +19,7 @@ from primbench.compare.pairs import compare, compare_runs
 from primbench.compare.runs import side_of
 from primbench.compare.sides import sides_of
 from primbench.errors import InvalidRequest
+from primbench.report.arm_tables import MOST_CASES
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
@@ -38,8 +40,10 @@ def show(
     from primbench.report import comparison as words
     from primbench.report import page
 
-    found = words.document(comparison, gate, lambda: page.of_comparison(comparison, sides, files))
-    publish(found, lambda: words.text(comparison), values)
+    every_row = values.get("every_row", False)
+    made = partial(page.of_comparison, comparison, sides, files)
+    found = words.document(comparison, gate, made, every_row=every_row)
+    publish(found, lambda: words.text(comparison, every_row=every_row), values)
     pass_or_exit(comparison, gate)
 
 
@@ -74,14 +78,7 @@ def gate_of(values: Mapping[str, Any]) -> Gate:
 
 def _compare(file: str, other_files: tuple[str, ...], baseline: str | None, against: str | None, **values: Any) -> None:
     gate = gate_of(values)
-    if len(other_files) > 1:
-        raise InvalidRequest("two are compared: several places by `primbench study`, several runs of one by a folder")
-    named = [*([] if against is None else [against]), file, *other_files]
-    if against is not None and len(named) > 2:
-        raise InvalidRequest(f"--against {against} and two files: name the baseline once")
-    if baseline is not None and len(named) > 1:
-        raise InvalidRequest("--baseline and two files: the first file is the baseline")
-    places = read_places(named)
+    places = read_places(_named(file, other_files, baseline, against))
     check_outputs(values, [each for place in places for each in place.files])
     say_unknown(*(run for place in places for run in place.runs))
     if len(places) == 1:
@@ -92,6 +89,18 @@ def _compare(file: str, other_files: tuple[str, ...], baseline: str | None, agai
     gate.check(comparison)
     sides = [side_of(each.runs, each.label) for each in places]
     show(comparison, sides, [*one.runs, *other.runs], values, gate)
+
+
+def _named(file: str, other_files: Sequence[str], baseline: str | None, against: str | None) -> list[str]:
+    """One or two places, the baseline first. Raises InvalidRequest."""
+    if len(other_files) > 1:
+        raise InvalidRequest("two are compared: several places by `primbench study`, several runs of one by a folder")
+    if against is not None and other_files:
+        raise InvalidRequest(f"--against {against} and two files: name the baseline once")
+    found = [*([] if against is None else [against]), file, *other_files]
+    if baseline is not None and len(found) > 1:
+        raise InvalidRequest("--baseline and two files: the first file is the baseline")
+    return found
 
 
 def _show_study(
@@ -122,6 +131,9 @@ command = GroupedCommand(
                 help="The arm that others are set against. Default: the study's first."),
         grouped("Compare", "--against", type=FILE, metavar="NAME|FILE|FOLDER", shell_complete=complete_saved,
                 help="Set FILE against this, as if it were named first."),
+        grouped("Output", "--all", "every_row", is_flag=True,
+                help=f"Show a row for every case; of more than {MOST_CASES} there are else sums by primitive, and "
+                     "those that differ most."),
         *gate_options(),
         *export_options(),
     ],

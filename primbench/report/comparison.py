@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 from primbench.compare.gate import SLOWER, Gate
 from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report import table
+from primbench.report.arm_tables import arm_tables
 from primbench.report.cautions import cautions
 from primbench.report.checks import checks
 from primbench.report.differing import beside, effect
@@ -19,11 +20,9 @@ from primbench.report.learnt import learnt
 from primbench.report.plain import ended
 from primbench.report.published import published_table
 from primbench.report.step import step
-from primbench.report.table import Table
-from primbench.report.verdicts import heading, in_words, shown_estimate, telling, why
+from primbench.report.verdicts import in_words, why
 from primbench.results.metrics import METRICS
-from primbench.spec.naming import name_of, names_of
-from primbench.units import UNKNOWN, format_time
+from primbench.spec.naming import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,25 +30,28 @@ if TYPE_CHECKING:
     from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Explanation
     from primbench.compare.ratio import Estimate
     from primbench.report.document import Page
+    from primbench.report.table import Table
 
 MOST_EXPLAINED = 5
 
 
-def text(comparison: Comparison) -> str:
-    """The comparison as text for a terminal."""
-    return table.texts(part for part in _parts(comparison) if part)
+def text(comparison: Comparison, *, every_row: bool = False) -> str:
+    """The comparison as text for a terminal. every_row: however many cases there are."""
+    return table.texts(part for part in _parts(comparison, every_row=every_row) if part)
 
 
-def document(comparison: Comparison, gate: Gate = SLOWER, page: Callable[[], Page] | None = None) -> Document:
+def document(
+    comparison: Comparison, gate: Gate = SLOWER, page: Callable[[], Page] | None = None, *, every_row: bool = False
+) -> Document:
     """A row an estimate: times in seconds, ratios of times.
 
     verdict, decided_by, reason: of the case, the same in all its rows. The whole has every estimate and
-    difference of the places in it. gate: what its checks pass. page: with what was compared.
+    difference of the places in it. gate: what its checks pass. page: with what was compared. every_row: of its tables.
     """
     again = [comparison.again] if comparison.again else []
     return Document(
         rows=lambda: [row for arm in [*comparison.arms, *again] for row in flat(comparison.baseline, arm)],
-        parts=lambda: _parts(comparison),
+        parts=lambda: _parts(comparison, every_row=every_row),
         checks=lambda: checks(comparison, gate),
         value={"headline": headline(comparison)} | asdict(comparison),
         page=page,
@@ -57,9 +59,14 @@ def document(comparison: Comparison, gate: Gate = SLOWER, page: Callable[[], Pag
     )
 
 
-def _parts(comparison: Comparison) -> list[Table | str]:
+def _parts(comparison: Comparison, *, every_row: bool) -> list[Table | str]:
     published = published_table(comparison)
-    return [*_first(comparison), *tables(comparison), *([published] if published else []), ended(comparison.notes)]
+    return [
+        *_first(comparison),
+        *_tables(comparison, every_row=every_row),
+        *([published] if published else []),
+        ended(comparison.notes),
+    ]
 
 
 def flat(baseline: str, arm: ArmComparison) -> Iterator[dict[str, object]]:
@@ -94,12 +101,12 @@ def _flat(baseline: str, arm: ArmComparison, case: CaseComparison, found: Estima
     )
 
 
-def tables(comparison: Comparison) -> list[Table]:
-    """One an arm: of each case the metric that decided, with the verdict, and others that say something else.
-
-    None of an arm of which there is no case, or every one is left out.
-    """
-    return [_table(comparison, arm) for arm in comparison.all_arms if arm.is_compared]
+def _tables(comparison: Comparison, *, every_row: bool) -> Iterator[Table]:
+    """Those of each arm; none of an arm of which there is no case, or every one is left out."""
+    for arm in comparison.all_arms:
+        if arm.is_compared:
+            notes = [*notes_of(arm, comparison), *(beside(arm) if any(each.pairs for each in arm.estimates) else ())]
+            yield from arm_tables(arm, comparison, notes, every_row=every_row)
 
 
 def left_out(comparison: Comparison) -> Iterator[str]:
@@ -110,51 +117,12 @@ def left_out(comparison: Comparison) -> Iterator[str]:
             yield f"! {arm.name} is not compared with {comparison.baseline}: {'; '.join(reasons)}"
 
 
-def _table(comparison: Comparison, arm: ArmComparison) -> Table:
-    with_noise = any(each.noise for each in arm.estimates)
-    columns = ["case", "metric", comparison.baseline, "ratio", *(["noise"] if with_noise else []), "verdict"]
-    pairs = max((each.pairs for each in arm.estimates), default=0)
-    named = zip(names_of([case.case for case in arm.cases]), arm.cases, strict=True)
-    rows = [row for name, case in named for row in _rows(name, case, pairs, with_noise=with_noise)]
-    how = f"{_number_of(pairs, comparison)}; ratio of times, with its 95 % interval"
-    title = f"{arm.name} against {comparison.baseline}{_place(arm)}  ({how})"
-    notes = [*notes_of(arm, comparison), *(beside(arm) if pairs else ())]
-    return Table(title, columns, rows, notes)
-
-
-def _place(arm: ArmComparison) -> str:
-    """The backend and device of all cases, where those do not stand in their names."""
-    places = {f"  {case.case.backend} {case.case.device}" for case in arm.cases}
-    return places.pop() if len(places) == 1 else ""
-
-
 def notes_of(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
     """What its cases come to together, and what explains them; without what else differs between the places."""
     yield from (*_reasons(arm), *_counts(arm), *_mean(arm, comparison), *learnt(arm, comparison.baseline))
     yield from step(arm, comparison.baseline)
     if any(each.pairs for each in arm.estimates):
         yield from (*effect(arm, comparison), *_explanations(arm))
-
-
-def _number_of(pairs: int, comparison: Comparison) -> str:
-    if comparison.paired:
-        return f"{pairs} {what_is_judged(comparison, pairs)}"
-    if comparison.sessions and comparison.has_sessions:
-        return f"unpaired, sessions: {comparison.sessions[0]} and {comparison.sessions[1]}"
-    return f"unpaired, {'runs' if comparison.has_runs else 'processes'} a side: at least {pairs}"
-
-
-def _rows(name: str, case: CaseComparison, pairs: int, *, with_noise: bool) -> Iterator[list[str]]:
-    """Table rows of a case, one for each metric shown. pairs: as in the title; fewer are said in the row."""
-    if not case.estimates:
-        yield [name, UNKNOWN, UNKNOWN, UNKNOWN, *([UNKNOWN] if with_noise else []), "not compared (!)"]
-    for estimate, said in telling(case):
-        noise = [shown_interval(estimate.noise)] if with_noise else []
-        is_first = estimate is case.deciding
-        words = said + (f", by {estimate.pairs} pairs" if estimate.pairs < pairs else "")
-        words += " (!)" if case.reason and is_first else ""
-        cells = [heading(estimate.metric), format_time(estimate.baseline_s), shown_estimate(estimate), *noise, words]
-        yield [name if is_first else "", *cells]
 
 
 def _first(comparison: Comparison) -> Iterator[str]:

@@ -22,16 +22,16 @@ def in_words(verdict: Verdict) -> str:
     return verdict.replace("-", " ").replace("different about", "different, about")
 
 
-def telling(case: CaseComparison) -> list[tuple[Estimate, str]]:
+def telling(case: CaseComparison, *, with_why: bool = True) -> list[tuple[Estimate, str]]:
     """The metric that decided, with the verdict of the case; then the primary one and what else moved, in words.
 
-    A sign stands before the verdict.
+    A sign stands before the verdict. with_why: what keeps the case from one.
     """
     if case.deciding is None or case.verdict is None:
         return []
     others = [each for each in case.estimates if each is not case.deciding and (each.primary or each.has_moved)]
     return [
-        (case.deciding, f"{SIGNS[case.verdict]} {shown_verdict(case)}"),
+        (case.deciding, f"{SIGNS[case.verdict]} {shown_verdict(case, with_why=with_why)}"),
         *((each, shown_outcome(each)) for each in others),
     ]
 
@@ -45,8 +45,8 @@ def shown_estimate(found: Estimate | Mean) -> str:
     return f"{shown_ratio(found.ratio)} {shown_interval(found.interval)}".removesuffix(f" {UNKNOWN}")
 
 
-def shown_verdict(case: CaseComparison) -> str:
-    """With what stands behind it: the metric where it is not the primary one, the margin, or what is missing."""
+def shown_verdict(case: CaseComparison, *, with_why: bool = True) -> str:
+    """With what stands behind it: the metric if it is not the primary one, the margin, or, with_why, what lacks."""
     found = case.deciding
     if found is None or case.verdict is None:
         return "not compared"
@@ -55,7 +55,7 @@ def shown_verdict(case: CaseComparison) -> str:
         return f"{in_words(case.verdict)}, within {format_percent(found.margin)}{_of_all(found, case)}"
     if case.verdict == "different-about-the-margin":
         return f"{in_words(case.verdict)} of {format_percent(found.margin)}{by}"
-    return f"{case.verdict}{by}: {why(case)}" if case.verdict == "inconclusive" else f"{case.verdict}{by}"
+    return f"{case.verdict}{by}: {why(case)}" if case.verdict == "inconclusive" and with_why else f"{case.verdict}{by}"
 
 
 def _of_all(estimate: Estimate, case: CaseComparison) -> str:

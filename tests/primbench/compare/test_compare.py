@@ -40,6 +40,7 @@ from primbench.system.gpu import Gpu
 
 MadeStudy = Callable[..., Results]
 HERE = fingerprint.collect(gpus=False)
+STUDIES = Path(__file__).parents[3] / "suites/reference/studies"
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from typing import Any
 
@@ -95,8 +96,8 @@ def test_a_study_that_ended_in_its_first_arm_is_a_sentence() -> None:
 def test_a_row_has_the_baseline_the_ratio_and_the_verdict() -> None:
     title, columns, row, *_ = lines(comparison(compared(SLOWER)))
     assert "podman against host numpy cpu (8 pairs; ratio of times, with its 95 % interval)" == title
-    assert "case metric host ratio verdict" == columns
-    assert "gemm m=64 n=32 k=16 float32 batch 1.00 ms 1.100 [1.090, 1.110] > slower" == row
+    assert "case metric host podman ratio verdict" == columns
+    assert "gemm m=64 n=32 k=16 float32 batch 1.00 ms 1.10 ms 1.100 [1.090, 1.110] > slower" == row
 
 
 @pytest.mark.parametrize(
@@ -131,12 +132,12 @@ def test_a_verdict_says_what_stands_behind_it(estimate: Estimate, words: str) ->
 def test_a_case_has_one_verdict_in_the_row_of_the_metric_that_decided() -> None:
     wall = replace(EQUIVALENT, metric="wall_s", primary=False)
     first, second, *rest = lines(comparison(compared(EQUIVALENT, TAIL, wall)))[2:]
-    assert first.endswith(" float32 wall p99 1.00 ms 1.100 [1.090, 1.110] > slower, by wall p99")
-    assert "batch 1.00 ms 1.000 [0.997, 1.003] as long, within 1.0%" == second
+    assert first.endswith(" float32 wall p99 1.00 ms 1.10 ms 1.100 [1.090, 1.110] > slower, by wall p99")
+    assert "batch 1.00 ms 1.00 ms 1.000 [0.997, 1.003] as long, within 1.0%" == second
     assert not any(line.startswith("wall 1.00") for line in rest)
     first, second, *_ = lines(comparison(compared(SLOWER, TAIL)))[2:]
-    assert first.endswith(" float32 batch 1.00 ms 1.100 [1.090, 1.110] > slower")
-    assert "wall p99 1.00 ms 1.100 [1.090, 1.110] takes longer" == second
+    assert first.endswith(" float32 batch 1.00 ms 1.10 ms 1.100 [1.090, 1.110] > slower")
+    assert "wall p99 1.00 ms 1.10 ms 1.100 [1.090, 1.110] takes longer" == second
 
 
 @pytest.mark.parametrize(
@@ -255,7 +256,7 @@ def test_the_baseline_against_itself_is_the_first_line_and_a_column() -> None:
     again = arm(compared(EQUIVALENT), name="host (again)")
     first, _, _, columns, row, *_ = lines(comparison(compared(quiet), again=again))
     assert "host against itself: equivalent in all 1 cases; both runs are the baseline." == first
-    assert "case metric host ratio noise verdict" == columns
+    assert "case metric host podman ratio noise verdict" == columns
     assert row.endswith("1.100 [1.090, 1.110] [0.998, 1.002] > slower")
 
 
@@ -302,7 +303,51 @@ def test_a_mean_that_includes_slow_samples_says_so() -> None:
 def test_a_mean_that_is_far_off_and_not_told_is_shown(ratio: float, shown: bool) -> None:
     for primary, is_told in ((EQUIVALENT, True), (INCONCLUSIVE, False)):
         found = text(comparison(compared(primary, replace(MEAN, ratio=ratio))))
-        assert (shown and is_told) == (f"  batch mean  1.00 ms  {ratio:.3f} " in found)
+        assert (shown and is_told) == (f"  batch mean  1.00 ms  1.10 ms  {ratio:.3f} " in found)
+
+
+def many(*others: CaseComparison) -> Comparison:
+    """Of 80 products, half of them 0.8 % longer, a quarter 5 %, and a quarter 20 to 28 %; and of others."""
+    single = replace(
+        SLOWER, interval=None, interval90=None, minimum_detectable=None, outcome="inconclusive", reason=SINGLE
+    )
+    ratios = [1.008 if k % 2 else 1.05 if k % 4 else 1.2 + k / 1000 for k in range(1, 81)]
+    cases = [compared(replace(single, ratio=ratio), case=case(k=k)) for k, ratio in enumerate(ratios, 1)]
+    return comparison(*cases, *others)
+
+
+def test_many_cases_are_summed_up_by_primitive_and_those_that_differ_most_shown() -> None:
+    found = many(compared(EQUIVALENT, case=case("memcpy")), compared(case=case(k=99), reason="podman failed: died"))
+    shown = lines(found)[2:]
+    assert shown[0].endswith("cases by how far the ratio of their times is from 1)")
+    mean = math.exp(
+        (40 * math.log(1.008) + 20 * math.log(1.05) + sum(math.log(1.2 + k / 1000) for k in range(4, 81, 4))) / 80
+    )
+    assert [
+        "primitive cases within 1% within 3% within 10% geometric mean verdicts",
+        f"gemm 81 40 40 60 {mean:.3f} 80 inconclusive, 1 not compared",
+        "memcpy 1 1 1 1 1.000 1 equivalent",
+        f"all 82 41 41 61 {mean ** (80 / 81):.3f} 80 inconclusive, 1 equivalent, 1 not compared",
+        "",
+        "the 10 that differ most",
+        "case metric host podman ratio verdict",
+    ] == shown[1:8]
+    assert [f"{1.2 + k / 1000:.3f} ? inconclusive" for k in range(80, 43, -4)] == [
+        line.partition(" ms ")[2].partition(" ms ")[2] for line in shown[8:18]
+    ]
+    assert "inconclusive in 80 cases: a single process tells of no scatter" in shown
+    assert 1 == " ".join(shown).count(SINGLE)
+
+
+def test_every_row_is_shown_where_that_is_asked_for() -> None:
+    found = many()
+    shown = text(found, every_row=True)
+    assert (80, 1) == (shown.count("  ? inconclusive\n"), shown.count(SINGLE))
+    assert shown.splitlines()[2].endswith("ratio of times, with its 95 % interval)")
+    assert 80 == len([*csv.DictReader(io.StringIO(to_csv(found)))])
+    few = replace(found, arms=[replace(found.arms[0], cases=found.arms[0].cases[:60])])
+    assert text(few) == text(few, every_row=True)
+    assert 60 == text(few).count(f"inconclusive: {SINGLE}")
 
 
 def test_effects_are_called_what_they_are() -> None:
