@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -16,6 +16,7 @@ from primbench.cli.compare import gate_of, gate_options
 from primbench.cli.completing import complete_arm, complete_suite
 from primbench.cli.consent import check_own
 from primbench.cli.design import DEFAULT_PAIRS, LASTING_S, MOST_UNTIL, design_of, ends_itself, study_of
+from primbench.cli.echo import say
 from primbench.cli.estimate import say_how_long_pairs_take, say_what_was_left_out
 from primbench.cli.measuring import (
     exit_as,
@@ -48,7 +49,9 @@ from primbench.errors import InvalidRequest
 from primbench.experiments.budget import Budget
 from primbench.experiments.pairs import run
 from primbench.experiments.sharing import Sharing
+from primbench.experiments.standing_in import that_start
 from primbench.experiments.study import LEAST_PAIRS, check_build, to_run, whole_pairs
+from primbench.report.plain import printable
 from primbench.results.file import Results
 from primbench.results.writer import header
 from primbench.runtimes.table import check, known
@@ -151,7 +154,7 @@ def _asked(suite: str | None, values: Mapping[str, Any]) -> Study:
     source = _source(suite, values)
     said = suites.study(source)
     values = {**values, "backends": values["backends"] or said.backends}
-    arms = list(values["arms"]) or [_arm_of(source, written) for written in said.arms]
+    arms = list(values["arms"]) or _arms_of(source, said.arms)
     if neighbour := values["beside"] or _neighbour_of(source, said.beside, values["device"]):
         arms = with_neighbour(arms or [HOST], neighbour)
     entries = once(suites.read(source, only=values["primitives"] or None))
@@ -171,6 +174,14 @@ def _source(suite: str | None, values: Mapping[str, Any]) -> str:
     if suite is not None and suite.partition(":")[0] in known():
         raise InvalidRequest(f"{suite}: an arm is named by --arm, each by one of its own: --arm {suite}")
     return suite or sizes or DEFAULT_SIZES
+
+
+def _arms_of(source: str, written: Sequence[str | dict[str, Any]]) -> list[Arm]:
+    """Those of a suite that start here, or what stands in for them; nobody asked for these ones by name."""
+    arms, told = that_start([_arm_of(source, each) for each in written])
+    for sentence in told:
+        say(printable(sentence), err=True)
+    return arms
 
 
 def _arm_of(source: str, written: str | dict[str, Any]) -> Arm:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from primbench.spec.study import Study
     from primbench.workers.session import Session
 
+NO_OTHER = "no other arm runs anything here, so that there is nothing to compare with"
 ENQUEUING_CPUS = 2.0  # what a process that keeps a GPU busy uses of CPUs, its driver's threads included
 
 
@@ -81,13 +82,21 @@ class _Pairs:
         reason = self._known_to_be_alone(firsts)
         if reason is not None:
             is_waiting = self._may_wait(firsts) and (yield from self._found_to_wait(firsts))
+        else:
+            is_waiting, reason = False, (yield from self._found_to_be_alone(firsts))
+        if len({*map(_place, firsts)} - self.absent.keys()) < 2:
+            yield from self._not_compared(block)
+        elif reason is not None:
             yield from self._one_by_one(block, reason, is_waiting=is_waiting)
-        elif (reason := (yield from self._found_to_be_alone(firsts))) is not None:
-            yield from self._one_by_one(block, reason, is_waiting=False)
         else:
             for group in zip(*block.by_arm, strict=True):
                 if self.may_begin(group):
                     yield from self._in_turn(group)
+
+    def _not_compared(self, block: Block) -> Iterator[Record]:
+        """Nothing is measured where one arm is left, or none."""
+        for case in (case for cases in block.by_arm for case in cases):
+            yield _without_worker(case, "skipped", self.absent.get(_place(case), NO_OTHER))
 
     def _one_by_one(self, block: Block, reason: str, *, is_waiting: bool) -> Iterator[Worker | Record]:
         """is_waiting: every arm has its worker by now."""

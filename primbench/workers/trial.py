@@ -30,15 +30,27 @@ NEEDS_AN_IMAGE = "with an image of its own: none was started"
 def works_here(name: str) -> tuple[str, str]:
     """Whether a runtime starts a container here, "yes" or "no: REASON", and its version."""
     runtime = known()[name]
-    reason, version = runtime.found()
+    reason, version = why_not(name)
     if reason is not None:
         return f"no: {reason}", version
     if runtime.reached_by is not None:
         return f"yes, {NEEDS_A_MACHINE}", version
-    if runtime.needs_image:
-        return f"yes, {NEEDS_AN_IMAGE}", version
-    reason = None if name == "host" else refused(Arm(name=name, runtime=name))
-    return ("yes" if reason is None else f"no: {reason}"), version
+    return f"yes, {NEEDS_AN_IMAGE}" if runtime.needs_image else "yes", version
+
+
+def why_not(name: str) -> tuple[str | None, str]:
+    """Why a runtime starts nothing here, None where it does or nothing was tried, and its version."""
+    runtime = known()[name]
+    reason, version = runtime.found()
+    if reason is None and starts_host_root(name):
+        reason = refused(Arm(name=name, runtime=name))
+    return reason, version
+
+
+def starts_host_root(name: str) -> bool:
+    """Whether it starts containers on this machine, of the machine's own root."""
+    runtime = known()[name]
+    return name != "host" and runtime.reached_by is None and not runtime.needs_image
 
 
 def refused(arm: Arm, within_s: float = STARTS_WITHIN_S) -> str | None:

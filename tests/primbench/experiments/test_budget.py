@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from primbench.experiments.budget import Budget, expected_s, spread
+from primbench.problem import Value
 from primbench.registry import build
 from primbench.results import file as results_file
 from primbench.results.record import Record
@@ -19,7 +20,11 @@ KEPT = sorted((*REFERENCE.glob("*.jsonl"), *REFERENCE.glob("studies/*.jsonl.xz")
 
 
 def case(size: int, primitive: str = "gemm", **fields: object) -> Case:
-    sizes = {"gemm": {"m": size, "n": 4, "k": 4}, "memcpy": {"bytes": size}, "launch": {"call": "getppid"}}
+    sizes: dict[str, dict[str, Value]] = {
+        "gemm": {"m": size, "n": 4, "k": 4},
+        "memcpy": {"bytes": size},
+        "launch": {"call": "getppid"},
+    }
     made = build(primitive, sizes[primitive])
     return replace(Case(primitive=primitive, parameters=made.parameters(), backend="numpy", device="cpu"), **fields)
 

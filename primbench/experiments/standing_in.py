@@ -1,0 +1,75 @@
+"""The arms that a suite names, as far as they start here, and what stands in for containers where none of them does."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from primbench.errors import BackendUnavailable, InvalidRequest
+from primbench.runtimes.table import check, known
+from primbench.spec.arm import Arm
+from primbench.workers.trial import starts_host_root, why_not
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def that_start(arms: Sequence[Arm]) -> tuple[list[Arm], list[str]]:
+    """The arms without those whose runtime starts nothing here, and what to tell of them.
+
+    Where no container is left of those there were: Docker's or Podman's confinement by runc or crun in place of these
+    engines, else each runtime that starts one. Raises BackendUnavailable where none does.
+    """
+    named = {arm.runtime for arm in arms if starts_host_root(arm.runtime)}
+    reasons = _reasons(named)
+    left = [arm for arm in arms if not reasons.get(arm.runtime)]
+    told = [f"{arm.name} is left out: {reasons[arm.runtime]}" for arm in arms if arm not in left]
+    if not told or any(arm.runtime in named for arm in left):
+        return left, told
+    reasons |= _reasons(name for name in known() if starts_host_root(name) and name not in named)
+    works = [name for name, reason in reasons.items() if reason is None]
+    instead = _confined([arm for arm in arms if arm not in left], works) or _plain(works)
+    if not instead:
+        raise BackendUnavailable(
+            f"no container starts here: {'; '.join(told)}: install Podman, or runc for root, "
+            "see `primbench arms`; or name other places by --arm"
+        )
+    return [*left, *instead], [*told, f"in their place: {', '.join(map(_in_words, instead))}"]
+
+
+def _reasons(names: Iterable[str]) -> dict[str, str | None]:
+    """Why each runtime starts nothing here; None of one that does."""
+    names = [*names]
+    with ThreadPoolExecutor() as pool:
+        return {name: reason for name, (reason, _) in zip(names, pool.map(why_not, names), strict=True)}
+
+
+def _confined(arms: Iterable[Arm], works: Sequence[str]) -> list[Arm]:
+    """An arm of an engine's own filter for each of these, by the first of its runners that starts anything."""
+    found = []
+    for arm in arms:
+        engine = known()[arm.runtime].engine
+        runner = next((name for name in engine.runners if name in works), None) if engine and arm.on_host_root else None
+        if runner is not None:
+            filtered = arm.seccomp or arm.runtime
+            found.append(replace(arm, runtime=runner, seccomp=filtered, name=f"{arm.runtime}-profile"))
+    return [arm for arm in found if _is_possible(arm)]
+
+
+def _plain(works: Sequence[str]) -> list[Arm]:
+    return [Arm(name=name, runtime=name) for name in works]
+
+
+def _is_possible(arm: Arm) -> bool:
+    """Whether its runtime has all that it asks for."""
+    try:
+        check(arm)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def _in_words(arm: Arm) -> str:
+    return f"{arm.name} ({arm.runtime}, seccomp={arm.seccomp})" if arm.seccomp else arm.name
