@@ -39,6 +39,7 @@ def command(
     *, fix: bool, against: str | None, pid: int | None, container: str | None, json_path: str | None, overwrite: bool
 ) -> None:
     from primbench.cli.outputs import check_files, put_out
+    from primbench.cli.places import labels
     from primbench.cli.processes import process_of
     from primbench.doctor import against as other
     from primbench.doctor import checks
@@ -50,10 +51,11 @@ def command(
     check_files([json_path], [against], overwrite=overwrite)
     here = look(pid=process)
     findings = checks.examine(here)
-    if there is not None:
-        told = other.compare(here, there, str(against))
+    if against is not None and there is not None:
+        (name,) = labels([against])
+        told = other.compare(here, there, name)
         differs = any(finding.check.startswith("against-") for finding in told)
-        findings += told if differs else [*told, other.nothing_differs(str(against))]
+        findings += told if differs else [*told, other.nothing_differs(name)]
     put_out({json_path: lambda: to_json(here, findings)}, lambda: to_text(here, findings, fix=fix), click.echo)
     if any(finding.severity == "problem" for finding in findings):
         sys.exit(1)

@@ -13,14 +13,16 @@ from primbench.cli.outputs import check_outputs, publish
 
 
 def _fleet(folder: str, against: str | None, **values: Any) -> None:
+    from primbench.cli.places import labels
     from primbench.fleet.fleet import summarize
     from primbench.fleet.held import read, read_links
     from primbench.report import fleet as words
 
-    earlier = None if against is None else (against, read(against))
+    name, name_of_earlier = labels([folder, against or folder])
+    earlier = None if against is None else (name_of_earlier, read(against))
     held, links = read(folder), read_links(folder)
     check_outputs(values)
-    found = summarize(folder, held, earlier, links)
+    found = summarize(name, held, earlier, links)
     publish(words.document(found), lambda: words.text(found), values)
     if not found.is_healthy:
         sys.exit(1)

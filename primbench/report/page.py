@@ -136,7 +136,7 @@ def of_parts(document: Document, title: str) -> Page:
     first = parts[0] if parts and isinstance(parts[0], Note) else None
     answer, _, rest = first.words.partition("\n") if first else (title, "", "")
     words = [Note(rest)] if rest.strip() else []
-    return Page(title, answer, [Section("Found", [*words, *parts[1 if first else 0 :]])])
+    return Page(title, answer, [Section("Found", [*words, *parts[1 if first else 0 :]])], document.tone)
 
 
 def _title(name: str, *files: Results) -> str:

@@ -384,7 +384,7 @@ def test_an_earlier_fleet_shows_the_node_that_changed(invoke: Callable[..., Resu
     assert 0.98 < primary["ratio"] < 1.02
     text = invoke("fleet", now, "--against", before).stdout
     assert "> n6 1." in text
-    assert text.splitlines()[0].endswith(f"; slower than in {before}: n6.")
+    assert text.splitlines()[0].endswith(f"; slower than in {before.name}: n6.")
     assert "since then" not in text
 
 
@@ -414,7 +414,7 @@ def test_a_fleet_that_became_slower_as_a_whole_fails(invoke: Callable[..., Resul
     assert (1, {}) == (code, fleet["against"]["changes"][0]["changed"])
     text = invoke("fleet", now, "--against", before).stdout
     assert "> all are slower" in text
-    assert f"6 nodes: slower than in {before}: all." == text.splitlines()[0]
+    assert f"6 nodes: slower than in {before.name}: all." == text.splitlines()[0]
     assert 'tests="7" failures="1"' in invoke("fleet", now, "--against", before, "--junit", "-").stdout
     for path in before.iterdir():
         path.write_text(re.sub(r'"max_time_s": ?[0-9.]+', '"max_time_s":9.0', path.read_text()))
@@ -424,7 +424,7 @@ def test_a_fleet_that_became_slower_as_a_whole_fails(invoke: Callable[..., Resul
         path.write_text(path.read_text().replace('"node":"n', '"node":"old', 1))
     result = invoke("fleet", now, "--against", before)
     assert (1, True) == (result.exit_code, "nothing to compare: " in result.stdout), "what was asked is not known"
-    assert f"6 nodes: nothing in common with {before}." == result.stdout.splitlines()[0]
+    assert f"6 nodes: nothing in common with {before.name}." == result.stdout.splitlines()[0]
 
 
 def test_what_is_no_fleet_is_refused(refusal: Callable[..., str], tmp_path: Path) -> None:
