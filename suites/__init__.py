@@ -145,8 +145,9 @@ def study(name_or_path: str | os.PathLike[str]) -> StudyFile:
 def references() -> dict[str, list[Path]]:
     """The shipped results files by the device that made them, the first word of their names."""
     found: dict[str, list[Path]] = {}
-    for path in sorted((_FOLDER / "reference").glob("*.jsonl")):
-        found.setdefault(path.stem.partition("-")[0], []).append(path)
+    for path in sorted((_FOLDER / "reference").iterdir()):
+        if path.name.endswith(SUFFIXES):
+            found.setdefault(path.name.partition("-")[0], []).append(path)
     return found
 
 

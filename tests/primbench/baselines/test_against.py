@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,16 @@ def test_shipped_reference_agrees_with_itself(name: str) -> None:
     for path in suites.references()[name]:
         (timed, *_) = [each for each in read(path).latest() if each.status == "ok"]
         assert pytest.approx(1.0) == theirs.figures(timed)["ratio"]
+
+
+def test_a_reference_may_be_compressed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "reference").mkdir()
+    (tmp_path / "reference/README.md").touch()
+    shipped = min(suites.references()["h200"], key=lambda path: path.stat().st_size)
+    (tmp_path / "reference/h201-allreduce.jsonl.xz").write_bytes(lzma.compress(shipped.read_bytes()))
+    monkeypatch.setattr(suites, "_FOLDER", tmp_path)
+    assert ["h201"] == list(suites.references())
+    assert isinstance(parse("reference:h201"), Earlier)
 
 
 V100 = PublishedTimes(deepbench.read("V100"))
