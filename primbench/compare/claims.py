@@ -62,12 +62,15 @@ def answer(claim: Claim, found: Estimate | None) -> Answer:
     Reproduced: the whole 95 % interval agrees with the claim. Not reproduced: none of it does. Else undecided, as where
     there is no interval, or the machine was too busy to tell.
     """
-    agrees = agreeing(claim, found.margin) if found else None
-    if found is None or agrees is None:
+    if found is None or (agrees := agreeing(claim, found.margin)) is None:
         return "not measured here"
     if found.interval is None or found.is_too_busy or found.is_one_run:
         return "undecided"
-    (least, most), (low, high) = found.interval, agrees
+    return _beside(found.interval, agrees)
+
+
+def _beside(interval: tuple[float, float], agrees: tuple[float, float]) -> Answer:
+    (least, most), (low, high) = interval, agrees
     if low <= least and most <= high:
         return "reproduced"
     return "not reproduced with equal stacks" if most < low or high < least else "undecided"

@@ -22,21 +22,24 @@ def that_start(arms: Sequence[Arm]) -> tuple[list[Arm], list[str]]:
     Where no container is left of those there were: Docker's or Podman's confinement by runc or crun in place of these
     engines, else each runtime that starts one. Raises BackendUnavailable where none does.
     """
-    named = {arm.runtime for arm in arms if starts_host_root(arm.runtime)}
-    reasons = _reasons(named)
-    left = [arm for arm in arms if not reasons.get(arm.runtime)]
-    told = [f"{arm.name} is left out: {reasons[arm.runtime]}" for arm in arms if arm not in left]
-    if not told or any(arm.runtime in named for arm in left):
+    containers = [arm for arm in arms if starts_host_root(arm.runtime)]
+    reasons = _reasons({arm.runtime for arm in containers})
+    absent = [arm for arm in containers if reasons[arm.runtime] is not None]
+    told = [f"{arm.name} is left out: {reasons[arm.runtime]}" for arm in absent]
+    left = [arm for arm in arms if arm not in absent]
+    if len(absent) < len(containers) or not absent:
         return left, told
-    reasons |= _reasons(name for name in known() if starts_host_root(name) and name not in named)
-    works = [name for name, reason in reasons.items() if reason is None]
-    instead = _confined([arm for arm in arms if arm not in left], works) or _plain(works)
-    if not instead:
-        raise BackendUnavailable(
-            f"no container starts here: {'; '.join(told)}: install Podman, or runc for root, "
-            "see `primbench arms`; or name other places by --arm"
-        )
-    return [*left, *instead], [*told, f"in their place: {', '.join(map(_in_words, instead))}"]
+    if instead := _instead_of(absent):
+        return [*left, *instead], [*told, f"in their place: {', '.join(map(_in_words, instead))}"]
+    raise BackendUnavailable(
+        f"no container starts here: {'; '.join(told)}: install Podman, or runc for root, see `primbench arms`; or name "
+        "other places by --arm"
+    )
+
+
+def _instead_of(absent: Sequence[Arm]) -> list[Arm]:
+    works = [name for name, reason in _reasons(filter(starts_host_root, known())).items() if reason is None]
+    return _confined(absent, works) or [Arm(name=name, runtime=name) for name in works]
 
 
 def _reasons(names: Iterable[str]) -> dict[str, str | None]:
@@ -56,10 +59,6 @@ def _confined(arms: Iterable[Arm], works: Sequence[str]) -> list[Arm]:
             filtered = arm.seccomp or arm.runtime
             found.append(replace(arm, runtime=runner, seccomp=filtered, name=f"{arm.runtime}-profile"))
     return [arm for arm in found if _is_possible(arm)]
-
-
-def _plain(works: Sequence[str]) -> list[Arm]:
-    return [Arm(name=name, runtime=name) for name in works]
 
 
 def _is_possible(arm: Arm) -> bool:

@@ -154,16 +154,21 @@ def to_run(
         started = budget.clock()
         if not cases or _pair_s(cases, took) > budget.left_s:
             return
-        for block in plan(study.arms, cases, [pair], study.seed):
-            groups = [*zip(*block.by_arm, strict=True)]
-            if any(map(budget.suffices, groups)):
-                yield block
-            else:
-                budget.left_out.extend(case for group in groups for case in group)
+        yield from _in_time(plan(study.arms, cases, [pair], study.seed), budget)
         if budget.left_out or not _is_comparable(study, found.records[held:], pair):
             return
         took.append(Took(budget.clock() - started, _case_s(found.records[held:], pair)))
         pair, whole = pair + 1, whole + 1
+
+
+def _in_time(blocks: Iterable[Block], budget: Budget) -> Iterator[Block]:
+    """Those in which some case may begin, asked one by one."""
+    for block in blocks:
+        groups = [*zip(*block.by_arm, strict=True)]
+        if any(map(budget.suffices, groups)):
+            yield block
+        else:
+            budget.left_out.extend(case for group in groups for case in group)
 
 
 class Took(NamedTuple):

@@ -167,14 +167,16 @@ def _rows(comparison: Comparison) -> Iterator[list[str]]:
 def _told(name: str, results: Results, comparison: Comparison) -> str:
     """Where, when and how often the study was run, and what it repeats."""
     pairs = sorted({each.pairs for each in comparison.estimates if each.primary})
-    models = dict.fromkeys(
-        gpu.name for worker in results.workers for gpu in worker.environment.devices.gpus or [] if gpu.name
-    )
-    where = ", ".join(models) or results.header.environment.machine.cpu_model
     source = comparison.published.source if comparison.published else "nothing that was published"
     counted = " to ".join(str(each) for each in dict.fromkeys([*pairs[:1], *pairs[-1:]])) or "no"
-    here = f"{where}, {results.header.started_utc[:10]}, times as long as in {comparison.baseline}, {counted} pairs"
+    day = results.header.started_utc[:10]
+    here = f"{_where(results)}, {day}, times as long as in {comparison.baseline}, {counted} pairs"
     return f"{name}: {source}. Here: {here}."
+
+
+def _where(results: Results) -> str:
+    models = [gpu.name for worker in results.workers for gpu in worker.environment.devices.gpus or [] if gpu.name]
+    return ", ".join(dict.fromkeys(models)) or results.header.environment.machine.cpu_model
 
 
 def main() -> None:
