@@ -22,12 +22,11 @@ def that_start(arms: Sequence[Arm]) -> tuple[list[Arm], list[str]]:
     Where no container is left of those there were: Docker's or Podman's confinement by runc or crun in place of these
     engines, else each runtime that starts one. Raises BackendUnavailable where none does.
     """
-    containers = [arm for arm in arms if starts_host_root(arm.runtime)]
-    reasons = _reasons({arm.runtime for arm in containers})
-    absent = [arm for arm in containers if reasons[arm.runtime] is not None]
+    reasons = _reasons({arm.runtime for arm in arms if starts_host_root(arm.runtime)})
+    left = [arm for arm in arms if reasons.get(arm.runtime) is None]
+    absent = [arm for arm in arms if arm not in left]
     told = [f"{arm.name} is left out: {reasons[arm.runtime]}" for arm in absent]
-    left = [arm for arm in arms if arm not in absent]
-    if len(absent) < len(containers) or not absent:
+    if not absent or None in reasons.values():
         return left, told
     if instead := _instead_of(absent):
         return [*left, *instead], [*told, f"in their place: {', '.join(map(_in_words, instead))}"]
