@@ -6,14 +6,18 @@ import csv
 import io
 import os
 import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+from msgspec.structs import replace
 
 from primbench.cli.places import labels
+from primbench.results.file import encode, read
+from primbench.results.record import Line, Record
 
 
 @pytest.mark.parametrize(
@@ -95,3 +99,35 @@ def test_places_are_called_by_their_labels_alone(measured: tuple[Path, Result], 
     done = invoke("compare", *(folder / name / "results.jsonl" for name in ("here", "there")))
     assert "there/results.jsonl against here/results.jsonl" in done.stdout
     assert "of another" not in done.stdout + done.stderr
+
+
+def test_two_files_of_601_times_end_in_a_summary(tmp_path: Path, invoke: Callable[..., Result]) -> None:
+    """The recorded training set, and the same with times that are up to a tenth longer."""
+    reference = Path(__file__).parents[3] / "suites/reference/h200-deepbench-training-float16-cupy.jsonl"
+    found, dice = read(reference), random.Random(0)
+    for name in ("one", "other"):
+        path = tmp_path / "of a long name" / name / "results.jsonl"
+        path.parent.mkdir(parents=True)
+        longer = {"one": 0.0, "other": 0.1}[name]
+        records = [slowed(each, 1 + longer * dice.random()) for each in found.records]
+        lines: list[Line] = [found.header, *found.workers, *records]
+        path.write_bytes(b"".join(map(encode, lines)))
+    files = [tmp_path / "of a long name" / name / "results.jsonl" for name in ("one", "other")]
+    done, every = invoke("compare", *files), invoke("compare", *files, "--all")
+    assert (1, 1) == (done.exit_code, every.exit_code)
+    assert 40 > len(done.stdout.splitlines()) < 601 < len(every.stdout.splitlines())
+    assert re.search(
+        r"^ +all +636 +\d+ +\d+ +601 +1\.0\d\d  601 inconclusive, 35 not compared$", done.stdout, re.MULTILINE
+    )
+    for each in (done, every):
+        assert 1 == each.stdout.count("a single process tells of no scatter")
+        assert "of a long name" not in each.stdout + each.stderr
+
+
+def slowed(record: Record, times: float) -> Record:
+    """With all device times so many times as long."""
+    timed = record.measurement
+    if timed is None or timed.device_s is None:
+        return record
+    device_s = replace(timed.device_s, samples_s=[each * times for each in timed.device_s.samples_s])
+    return replace(record, measurement=replace(timed, device_s=device_s))
