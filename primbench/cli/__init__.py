@@ -114,7 +114,7 @@ class LazyGroup(Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, _kernels_first(args))
         except (click.NoSuchOption, click.BadOptionUsage) as error:
             _refuse(ctx, error)
 
@@ -165,6 +165,20 @@ def _may_be_left(entry: os.DirEntry[str]) -> bool:
         return True
     except OSError:  # somebody else's
         return False
+
+
+def _kernels_first(args: list[str]) -> list[str]:
+    """The files of --kernels in front, where they are typed behind the command that one of them may define."""
+    first, rest, left = list[str](), list[str](), iter(args)
+    for word in left:
+        if word == "--":
+            return [*first, *rest, word, *left]
+        value = next(left, None) if word == "--kernels" else None
+        if value is not None:
+            first += [word, value]
+        else:
+            (first if word.startswith("--kernels=") else rest).append(word)
+    return [*first, *rest]
 
 
 def _refuse(ctx: click.Context, error: click.UsageError) -> NoReturn:
@@ -239,7 +253,7 @@ def _refuse_unknown_backends() -> None:
     is_eager=True,
     expose_value=False,
     callback=lambda context, option, paths: _add_files(paths),
-    help="Use the primitives and kernels that a file of your own defines, too; repeatable.",
+    help="Use the primitives and kernels that a file of your own defines, too, also behind a command; repeatable.",
 )
 @click.version_option(__version__, prog_name="primbench")
 @click.help_option("-h", "--help", is_eager=False)  # after --kernels, wherever that stands: it names those, too

@@ -17,6 +17,7 @@ from primbench.cli.resuming import resuming
 from primbench.cli.study import (
     DEFAULT_SIZES,
     carry_out,
+    entries_of_study,
     refuse_beside_resume,
     resumed,
     study_options,
@@ -66,11 +67,9 @@ def _show(found: Results, comparison: Comparison, values: Mapping[str, Any], gat
 
 def _asked(values: Mapping[str, Any]) -> Study:
     """Raises InvalidRequest, FileError, and BackendUnavailable where not even the first step can be started."""
-    import primbench.suites as suites
-
     runner = ablation.runner_of(values["runtime"], values["runner"])
     only = values["primitives"] or (None if values["sizes"] else _of_launches())
-    entries = [(each.problem, each.labels) for each in suites.read(values["sizes"] or DEFAULT_SIZES, only=only)]
+    entries = entries_of_study(values["sizes"] or DEFAULT_SIZES, only or ())
     check_outputs(values)
     base = ablation.bare(runner)
     title = f"{values['runtime']} by {runner}, one ingredient after the other"

@@ -47,22 +47,33 @@ def complete_device(ctx: click.Context, parameter: click.Parameter, incomplete: 
 
 def complete_arm(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """The runtime of an arm; then what may be set of it, and to which of its words."""
-    from primbench.runtimes.table import known, settable_by
-    from primbench.spec.settings import FIELDS, PLACEMENT, OneOf
+    from primbench.runtimes.table import known
 
     runtime, colon, settings = incomplete.partition(":")
     if not colon:
         return [name for name in known() if name.startswith(incomplete)]
     before, comma, last = settings.rpartition(",")
-    start = f"{runtime}:{before}{comma}"
-    key, equals, value = last.partition("=")
-    if equals:
-        setting = (FIELDS | PLACEMENT).get(key)
-        words = setting.parse.words if setting and isinstance(setting.parse, OneOf) else ()
-        return [f"{start}{key}={word}" for word in words if word.startswith(value)]
+    key, equals, _ = last.partition("=")
+    words = _values(key) if equals else _keys(runtime)
+    return [f"{runtime}:{before}{comma}{word}" for word in words if word.startswith(last)]
+
+
+def _keys(runtime: str) -> list[str]:
+    """KEY= of each setting that an arm of the runtime may have."""
+    from primbench.runtimes.table import settable_by
+    from primbench.spec.settings import FIELDS, PLACEMENT
+
     able = settable_by(runtime)
     keys = [name for name, setting in FIELDS.items() if name == "name" or setting.field in able]
-    return [f"{start}{name}=" for name in (*keys, *PLACEMENT) if name.startswith(key)]
+    return [f"{name}=" for name in (*keys, *PLACEMENT)]
+
+
+def _values(key: str) -> list[str]:
+    """Each KEY=VALUE that there is, of a key whose values are few."""
+    from primbench.spec.settings import FIELDS, PLACEMENT, OneOf
+
+    setting = (FIELDS | PLACEMENT).get(key)
+    return [f"{key}={word}" for word in setting.parse.words] if setting and isinstance(setting.parse, OneOf) else []
 
 
 def complete_saved(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Found:

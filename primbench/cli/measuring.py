@@ -166,20 +166,31 @@ def _is_nothing(records: Sequence[Record]) -> bool:
     return not any(record.status == "ok" for record in asked)
 
 
-def _why_nothing(records: Sequence[Record]) -> str:
-    """In words, with what is not installed here and has kernels for the cases that were left out."""
-    options = click.get_current_context().command.params
-    left_out = [record for record in records if record.status != "ok"]
-    reasons = dict.fromkeys(as_options(record.reason, options) for record in left_out if record.reason)
-    first, *others = reasons or ["no case was run"]
+def _say_if_nothing(records: Sequence[Record], node: str) -> None:
+    """On stderr, unless cases failed, which their reasons say: why, and which backends would have to be installed."""
+    if not _is_nothing(records) or any(record.status == "failed" for record in records):
+        return
+    first, *others = _reasons(records) or ["no case was run"]
     more = f", and {len(others)} more reason{'s' * (len(others) > 1)}" if others else ""
+    ways = "".join(f". {way}" for way in _ways_out([record.case for record in records]))
+    say(printable(f"{node and f'{node}: '}Nothing was measured: {first}{more}{ways}"), err=True)
+
+
+def _reasons(records: Iterable[Record]) -> list[str]:
+    """Each once, in the words of the command's options."""
+    options = click.get_current_context().command.params
+    return [*dict.fromkeys(as_options(record.reason, options) for record in records if record.reason)]
+
+
+def _ways_out(cases: Iterable[Case]) -> Iterator[str]:
+    """What is not installed here and has kernels for the cases."""
     having: dict[tuple[str, str], dict[str, None]] = {}
-    for case in [record.case for record in left_out]:
+    for case in cases:
         arithmetic = [str(case.parameters[name]) for name in ("dtype", "math_mode") if name in case.parameters]
         for absent in not_installed(backends_of(case.primitive), case.device, arithmetic).items():
             having.setdefault(absent, {})[case.primitive] = None
-    ways = [f". {name} has kernels for {', '.join(of)}: {reason}" for (name, reason), of in having.items()]
-    return f"Nothing was measured: {first}{more}{''.join(ways)}"
+    for (name, reason), primitives in having.items():
+        yield f"{name} has kernels for {', '.join(primitives)}: {reason}"
 
 
 def _roof_cases(cases: list[Case], values: Mapping[str, Any]) -> list[Case]:
@@ -268,8 +279,7 @@ def run_cases(
             return stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
     except PrimbenchError as error:
         return error
-    if _is_nothing(found.records) and not any(record.status == "failed" for record in found.records):
-        say(printable(f"{node and f'{node}: '}{_why_nothing(found.records)}"), err=True)
+    _say_if_nothing(found.records, node)
     return None
 
 

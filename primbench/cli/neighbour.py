@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from primbench.cli.options import measuring_options
-from primbench.cli.problem import entries_of, problem_options
+from primbench.cli.problem import entries_of, problem_options, values_in_words
 from primbench.errors import InvalidRequest
 from primbench.registry import aliases, backends_of, problem_class
 from primbench.spec.neighbour import Neighbour
@@ -42,8 +42,7 @@ def neighbour_in_words(text: str) -> Neighbour:
 def _values(problem: type[Problem], words: Sequence[str]) -> dict[str, Any]:
     """By the options of the primitive's command that say what is called, and where. Raises click.UsageError."""
     where = [option for option in measuring_options() if option.name in ("backends", "device")]
-    command = click.Command(words[0], params=[*problem_options(problem), *where], add_help_option=False)
-    return command.make_context(words[0], list(words[1:])).params
+    return values_in_words(problem, words, [*problem_options(problem), *where])
 
 
 def _neighbour(words: str, problem: type[Problem], values: dict[str, Any]) -> Neighbour:

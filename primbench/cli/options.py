@@ -81,7 +81,9 @@ class GroupedCommand(click.Command):
 _PLAIN = r"'([\w.:+-]+)'"  # needs no quotes
 
 
-def primitives_option() -> click.Option:
+def primitives_option(*, and_options: bool = False) -> click.Option:
+    """and_options: those of a primitive may stand behind its name, in place of a suite's sizes."""
+    behind = ", or one with its options behind it, in quotes" if and_options else ""
     return grouped(
         "Problem",
         "--primitive",
@@ -89,7 +91,7 @@ def primitives_option() -> click.Option:
         multiple=True,
         metavar="NAME",
         shell_complete=complete(primitives),
-        help="This primitive only; repeatable.",
+        help=f"This primitive only{behind}; repeatable.",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,7 @@ from primbench.cli.option_types import Choices, parsed
 from primbench.cli.options import GroupedOption
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Value, fields_of
-from primbench.registry import build, required
+from primbench.registry import aliases, build, problem_class, required
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -52,8 +53,7 @@ def _argument(field: dataclasses.Field[Any]) -> click.Argument:
 
 def _option(field: dataclasses.Field[Any]) -> click.Option:
     """The option of a problem's field: repeatable, but for a bool, which is a --x/--no-x pair."""
-    name = field.name.replace("_", "-")
-    flags = [f"-{name}", f"--{name}"] if len(name) == 1 else [f"--{name}"]
+    name, flags = field.name.replace("_", "-"), _flags(field.name)
     text = field.metadata["help"]
     unit = field.metadata.get("unit")
     shown = "" if field.default in ("", dataclasses.MISSING) else f" [default: {_written(field.default, unit)}]"
@@ -67,6 +67,12 @@ def _option(field: dataclasses.Field[Any]) -> click.Option:
     choices = [choice for choice in field.metadata["choices"] if choice]
     kind = Choices(choices, of_dtypes=field.name == "dtype") if choices else type(field.default)
     return GroupedOption([*flags, field.name], group="Problem", type=kind, multiple=True, help=f"{text}.{shown}")
+
+
+def _flags(field_name: str) -> list[str]:
+    """A letter alone has one dash, and may have two."""
+    name = field_name.replace("_", "-")
+    return [f"-{name}", f"--{name}"] if len(name) == 1 else [f"--{name}"]
 
 
 def _number(field: dataclasses.Field[Any], flags: Sequence[str], text: str) -> click.Option:
@@ -110,7 +116,6 @@ def entries_of(problem: type[Problem], values: dict[str, Any]) -> Entries:
     Raises InvalidRequest where dimensions are given only in part.
     """
     from primbench.distributed import world
-    from primbench.suites import read
 
     given = _given(problem, values)
     has_ranks = any(field.name == "ranks" for field in fields_of(problem))
@@ -120,7 +125,42 @@ def entries_of(problem: type[Problem], values: dict[str, Any]) -> Entries:
         combinations = itertools.product(*given.values())
         return [(build(problem.primitive, dict(zip(given, one, strict=True))), {}) for one in combinations]
     sizes = DEFAULT_SIZES if values["sizes"] is None else values["sizes"]
-    return once(read(sizes, only=[problem.primitive], overrides=given))
+    return once(entries_in(sizes, [problem.primitive], given))
+
+
+def entries_in(sizes: str, only: Sequence[str], given: Mapping[str, tuple[Value, ...]] | None = None) -> list[Entry]:
+    """Those of a suite, of some primitives alone where some are named.
+
+    Raises InvalidRequest, which says what to give where no sizes of one are shipped: it is one of the user's own.
+    """
+    from primbench.suites import SIZES, describe, read
+
+    try:
+        return read(sizes, only=only, overrides=given)
+    except InvalidRequest:
+        for problem in map(problem_class, only) if sizes in SIZES else ():
+            if problem.primitive not in describe(sizes).counts:
+                name = problem.primitive
+                words = " ".join([name, *(f"{_flags(field)[0]} N" for field in required(problem))])
+                raise InvalidRequest(f"{sizes}: has no sizes of {name}: give them behind it, as {words}") from None
+        raise
+
+
+def entries_in_words(text: str) -> Entries:
+    """The problems of a primitive and its options, such as "gemm -m 4K -n 4K -k 4K". Raises InvalidRequest."""
+    try:
+        words = shlex.split(text)
+        problem = problem_class(aliases().get(words[0], words[0]))
+        return entries_of(problem, values_in_words(problem, words, problem_options(problem)))
+    except (click.UsageError, ValueError, IndexError) as error:
+        said = error.format_message() if isinstance(error, click.UsageError) else error
+        raise InvalidRequest(f"{text!r}: {said}") from None
+
+
+def values_in_words(problem: type[Problem], words: Sequence[str], params: list[click.Parameter]) -> dict[str, Any]:
+    """Of these options, as the primitive's command would be given them. Raises click.UsageError."""
+    command = click.Command(problem.primitive, params=params, add_help_option=False)
+    return command.make_context(problem.primitive, list(words[1:])).params
 
 
 def once(entries: Iterable[Entry]) -> Entries:

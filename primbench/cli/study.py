@@ -37,7 +37,7 @@ from primbench.cli.options import (
     primitives_option,
 )
 from primbench.cli.outputs import check_outputs
-from primbench.cli.problem import once
+from primbench.cli.problem import entries_in, entries_in_words, once
 from primbench.cli.resuming import Begun, check_all_kernels, going_on, resuming
 from primbench.compare.comparison import Comparison
 from primbench.compare.gate import Gate
@@ -62,6 +62,7 @@ from primbench.suites.parse import MOST_PAIRS
 from primbench.workers.session import Session
 
 if TYPE_CHECKING:
+    from primbench.cli.measuring import Entries
     from primbench.cli.progress import Progress
     from primbench.results.record import Record, Worker
     from primbench.spec.neighbour import Neighbour
@@ -157,9 +158,17 @@ def _asked(suite: str | None, values: Mapping[str, Any]) -> Study:
     arms = list(values["arms"]) or _arms_of(source, said.arms)
     if neighbour := values["beside"] or _neighbour_of(source, said.beside, values["device"]):
         arms = with_neighbour(arms or [HOST], neighbour)
-    entries = once(suites.read(source, only=values["primitives"] or None))
+    entries = entries_of_study(source, values["primitives"])
     design = design_of(values, said, Placement(threads=threads_of(values, [said.captured])))
     return study_of(arms, entries, design, said.title if said.arms else "", said.published)
+
+
+def entries_of_study(source: str, primitives: Sequence[str]) -> Entries:
+    """Those of a suite, of some primitives alone; a primitive with its options behind it is as these say."""
+    named = [each for each in primitives if len(each.split()) == 1]
+    entries = entries_in(source, named) if named or not primitives else []
+    own = [entry for each in primitives if each not in named for entry in entries_in_words(each)]
+    return [*once(entries), *own]
 
 
 def _source(suite: str | None, values: Mapping[str, Any]) -> str:
@@ -250,7 +259,7 @@ def study_options() -> list[click.Option]:
                 help="in-turn: the processes of a pair take turns sample by sample, so that what the machine does "
                      "falls on all alike; where they cannot (several GPUs, a CPU quota, no CPU or not "
                      "memory enough for all) they follow one another, and the record says why."),
-        primitives_option(),
+        primitives_option(and_options=True),
         grouped("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,
                 help=f"Sizes to run: small, medium, large, or a suite's name or file. Default: {DEFAULT_SIZES}."),
         *_shared(),

@@ -27,8 +27,15 @@ def flat(record: Record) -> dict[str, object]:
 
     Every record of a primitive gives the same keys, whatever became of it, but for its labels.
     """
-    case, measured = record.case, record.measurement or Measurement()
-    main = measured.main
+    place, found = _place(record), _found(record)
+    taken, case = place.keys() | found.keys(), record.case
+    fields = {f"problem_{name}" if name in taken else name: value for name, value in case.parameters.items()}
+    return place | fields | {f"label_{name}": value for name, value in case.labels.items()} | found
+
+
+def _place(record: Record) -> dict[str, object]:
+    """What was called, and where."""
+    case = record.case
     row: dict[str, object] = {"primitive": case.primitive, "backend": case.backend, "device": case.device}
     placement, nodes = case.placement, case.placement.mem_nodes
     row |= {"cache": record.cache, "numa_node": placement.numa_node, "cpu_node": placement.cpu_node}
@@ -37,13 +44,19 @@ def flat(record: Record) -> dict[str, object]:
         "mem_nodes": nodes and format_cpu_list(nodes),
         "mem_policy": placement.mem_policy,
     }
-    row |= {"threads": placement.threads, "arm": case.arm, "process": case.process}
+    return row | {"threads": placement.threads, "arm": case.arm, "process": case.process}
+
+
+def _found(record: Record) -> dict[str, object]:
+    """What became of it."""
+    measured = record.measurement or Measurement()
+    main = measured.main
     found: dict[str, object] = {"status": record.status, "reason": record.reason, "verified": measured.verified}
     for metric in SAMPLED:
         found |= _quantiles(metric.name, metric.samples(measured))
     for name, others in measured.others.items():
         found |= _quantiles(name, others)
-    found = (
+    return (
         found
         | figures_of(record)
         | {
@@ -62,9 +75,6 @@ def flat(record: Record) -> dict[str, object]:
         }
         | _over_time(record)
     )
-    taken = row.keys() | found.keys()
-    fields = {f"problem_{name}" if name in taken else name: value for name, value in case.parameters.items()}
-    return row | fields | {f"label_{name}": value for name, value in case.labels.items()} | found
 
 
 def _over_time(record: Record) -> dict[str, float | None]:

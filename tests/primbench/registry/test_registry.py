@@ -16,6 +16,7 @@ from primbench import registry
 from primbench.errors import FileError
 from primbench.problem import PROBLEMS
 from primbench.registry import sources
+from primbench.results import file as results_file
 
 HALVE = '''
 from dataclasses import dataclass
@@ -113,6 +114,29 @@ def test_a_file_is_in_list_help_and_completion(file: Path) -> None:
         assert re.search(r"halve +y\[n\] = x\[n\] / 2\.", primbench(*arguments).stdout)
     asked = {"_PRIMBENCH_COMPLETE": "bash_complete", "COMP_WORDS": f"primbench --kernels {file} ha", "COMP_CWORD": "3"}
     assert "plain,halve\n" == primbench(**asked).stdout
+
+
+@pytest.mark.parametrize("named", [("--kernels", "FILE"), ("--kernels=FILE",)])
+def test_a_file_may_be_named_behind_the_command(file: Path, named: tuple[str, ...]) -> None:
+    words = [word.replace("FILE", str(file)) for word in named]
+    found = primbench("halve", *words, "-n", "100", *QUICK, "-q")
+    assert (0, "") == (found.returncode, found.stderr)
+    assert primbench("halve", *words, "--help").stdout.startswith("Usage: primbench halve")
+    assert primbench("capture", "none.py", "-o", "x.toml", "--", *words).stderr.startswith("Error: none.py: no such")
+
+
+def test_a_study_of_ones_own_primitive(file: Path, tmp_path: Path) -> None:
+    output = tmp_path / "study.jsonl"
+    where = ("study", "--kernels", file, "--arm", "host", "--self", "--pairs", "2", "--fail-on", "never")
+    done = primbench(*where, "--primitive", "halve -n 100,200", "--primitive", "chase", *QUICK, "-q", "-o", output)
+    assert (0, "") == (done.returncode, done.stderr)
+    cases = [record.case for record in results_file.read(output).records if record.case.primitive == "halve"]
+    assert {100, 200} == {case.parameters["n"] for case in cases}
+    for words in (("halve",), (*where, "--primitive", "halve")):
+        told = primbench("--kernels", file, *words)
+        assert 2 == told.returncode
+        assert told.stderr.endswith("has no sizes of halve: give them behind it, as halve -n N\n")
+    assert "-n' / '--n': 'x'" in primbench(*where, "--primitive", "halve -n x").stderr
 
 
 def test_an_installed_package_is_found_by_its_entry_point(tmp_path: Path) -> None:
