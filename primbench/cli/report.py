@@ -48,6 +48,8 @@ def _page(places: Sequence[Place], baseline: str | None) -> Page:
     sides = [*sides_of(results).values()]
     if len(sides) > 1 and len(first.runs) == 1:
         return _study_page(results, sides, first.label, baseline)
+    if baseline is not None and len(first.runs) > 1:
+        raise InvalidRequest(f"--baseline {baseline}: {first.label} holds several runs: name one of its files")
     if baseline is not None:
         raise InvalidRequest(f"--baseline {baseline}: {first.files[0]} holds no two arms")
     roof = roof_of(results)

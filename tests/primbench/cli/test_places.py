@@ -80,6 +80,8 @@ def test_all_runs_of_a_place_are_shown_in_one_table(
 def test_a_page_is_of_all_runs_of_a_place_and_of_places_beside_it(
     baseline: Path, measured: tuple[Path, Result], invoke: Callable[..., Result]
 ) -> None:
+    words = "--baseline host: main holds several runs: name one of its files"
+    assert words in invoke("report", "main", "--baseline", "host", "-o", "-").stderr
     one = invoke("report", "main", "-o", "-").stdout
     assert ">main, 20" in one
     assert all(f"<td>{name}" in one or f">{name}<" in one for name in ("one.jsonl", "two.jsonl"))
