@@ -246,6 +246,14 @@ def pairs_for_width(deviation: float, width: float) -> int:
     return math.ceil((2 * _Z95 * deviation / width) ** 2) + 2
 
 
+def unseen_share(count: int, level: float = LEVEL) -> float:
+    """The largest share of a population that so many draws from it miss with a probability of ``level`` or more.
+
+    1 - level^(1 / n), the upper end of an exact one-sided interval: Clopper & Pearson (1934), Biometrika 26, 404.
+    """
+    return 1 - float(level ** (1 / count))
+
+
 def benjamini_hochberg(ps: Sequence[float | None]) -> list[float | None]:
     """For each p the least false-discovery rate at which it is called a discovery among them, in the order given.
 

@@ -145,6 +145,7 @@ def _estimate(sides: _Sides, metric: str, margin: float, *, first: str) -> Estim
         pairs_needed=_pairs_needed(found, margin, sides.matching.level),
         left_out=found.left_out,
         is_one_run=sides.matching.is_one_run,
+        unseen=stats.unseen_share(found.pairs),
     )
 
 

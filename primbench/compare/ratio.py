@@ -22,6 +22,12 @@ FALSE_DISCOVERIES_BESIDE = 0.01
 judge, and among all others: of studies of equal arms, 2 to 5 % call one so; with 5 % of both, up to 7.
 """
 
+MOST_UNSEEN = 0.5
+"""Where most of a place's processes may be slow unseen, no equivalence of places is shown: of fewer than five pairs,
+since 1 - 0.05^(1/4) is 0.53 and 1 - 0.05^(1/5) is 0.45. Of an arm a fifth of whose processes take 10 % longer, which is
+more than the margin, 3 pairs would call half equivalent, 5 do 31 %, 8 20 % and 16 3 %.
+"""
+
 FAR = 0.1
 """From here on a mean that is not told yet is worth a row of its own: a quota of 0.9 CPUs puts it there."""
 
@@ -69,6 +75,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     threads waited for a CPU; None where these count, too.
     is_one_run: the places were not interleaved, and one of them was run once, or each in a session of its own, so that
     no difference is certain, and that they are alike of these runs alone.
+    unseen: the share of a place's processes that may be of another kind, such as slow, though none of ``pairs`` was.
     is_too_busy: both places waited for a CPU for so long that nothing is told.
     """
 
@@ -91,6 +98,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     left_out: LeftOut | None = None
     is_one_run: bool = False
+    unseen: float | None = None
     is_too_busy: bool = False
 
     @property
@@ -125,6 +133,11 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     def holds_at_full_speed_alone(self) -> bool:
         """Whether one of the places may be slow more often, and the samples do not show it."""
         return self.left_out is not None and not self.left_out.slowed.are_alike
+
+    @property
+    def is_of_few(self) -> bool:
+        """Whether so few processes were alike that most of a place's may be of another kind."""
+        return self.unseen is not None and self.unseen >= MOST_UNSEEN
 
     @property
     def is_narrow(self) -> bool:

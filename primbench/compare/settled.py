@@ -36,5 +36,5 @@ def is_settled(case: CaseComparison) -> bool:
     if case.deciding is None:
         return False
     if case.deciding.outcome in WITHIN_MARGIN:
-        return True
+        return not case.deciding.is_of_few
     return case.deciding.outcome != "inconclusive" and case.deciding.q is not None and case.deciding.q <= SURE_ENOUGH

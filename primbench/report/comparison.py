@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from primbench.compare.gate import SLOWER, Gate
+from primbench.compare.ratio import WITHIN_MARGIN
 from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report import table
 from primbench.report.arm_tables import arm_tables
@@ -23,6 +24,7 @@ from primbench.report.step import step
 from primbench.report.verdicts import in_words, why
 from primbench.results.metrics import METRICS
 from primbench.spec.naming import name_of
+from primbench.units import format_percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -145,6 +147,18 @@ def _counts(arm: ArmComparison) -> Iterator[str]:
     counts = Counter(in_words(case.verdict) if case.verdict else "not compared" for case in arm.cases)
     if len(arm.cases) > 1:
         yield f"{len(arm.cases)} cases: " + ", ".join(f"{count} {words}" for words, count in counts.most_common())
+    yield from _unseen(arm)
+
+
+def _unseen(arm: ArmComparison) -> Iterator[str]:
+    """What share of processes may be slow where places are shown to be alike: the largest, once for all cases."""
+    alike = [case.deciding for case in arm.cases if case.deciding and case.verdict in WITHIN_MARGIN]
+    most = max(alike, key=lambda found: found.unseen or 0.0, default=None)
+    if most is not None and most.unseen is not None:
+        yield (
+            f"alike by {most.pairs} processes a side: if none of these was slow, up to {format_percent(most.unseen)} "
+            "of a place's may be"
+        )
 
 
 def _mean(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """How often what is equal is told apart where many things are looked at, or not at one time: parts of a
-step, a fleet beside itself, and a machine's runs of one day beside those of another.
+step, a fleet beside itself, and a machine's runs of one day beside those of another. And how often unequal ones are
+called alike by few processes.
 
 Made times, through the rules themselves; seeded. Half a minute; `tests/primbench/compare/test_false_alarms.py` asserts
 the same of fewer.
@@ -8,7 +9,7 @@ the same of fewer.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -16,9 +17,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from primbench.compare.gate import Gate
+from primbench.compare.matching import Matching, paired
 from primbench.compare.pairs import compare_runs
 from primbench.compare.sides import Side
 from primbench.compare.step import compare_steps
+from primbench.compare.verdicts import verdicts
 from primbench.environment import fingerprint
 from primbench.errors import InvalidRequest
 from primbench.fleet.against import against
@@ -184,6 +187,29 @@ def _again(record: Record, dice: np.random.Generator, longer: float) -> Record:
     return replace(record, measurement=Measurement(batch_s=timed))
 
 
+# --- processes of two kinds
+
+
+def alike_though(dice: np.random.Generator, studies: int, pairs: int) -> float:
+    """The share of places called equivalent within 1 % of which a fifth of the processes take 10 % longer."""
+    found = 0
+    for _ in range(studies):
+        of_process = {"a": np.ones(pairs), "b": np.where(dice.random(pairs) < 0.2, 1.1, 1.0)}
+        sides = [_once(name, times * np.exp(dice.normal(0, 0.002, pairs))) for name, times in of_process.items()]
+        ((case,),) = (each.cases for each in verdicts(sides[0], sides[1:], None, Matching(paired)).arms)
+        found += case.verdict in ("equivalent", "different-but-small")
+    return found / studies
+
+
+def _once(name: str, times_s: Iterable[float]) -> Side:
+    records = [
+        Record(case=replace(GEMM, arm=name, process=pair), status="ok", started_utc="", duration_s=1.0,
+               measurement=Measurement(batch_s=samples(float(time_s))))
+        for pair, time_s in enumerate(times_s)
+    ]  # fmt: skip
+    return Side(name=name, records=records, workers={})
+
+
 class Told(NamedTuple):
     """Shares of fleets. whole: said to be slower as a whole; at_all: as a whole, or one of its nodes."""
 
@@ -199,6 +225,8 @@ def rows(times: int) -> Iterator[tuple[str, str]]:
             yield f"equal places, a part of the step told, {how}", f"{parts_told(dice, times, parts, pairs):.1%}"
             found = parts_told(dice, times, parts, pairs, longer=1.2)
             yield f"one part 20 % longer, a part told, {how}", f"{found:.1%}"
+    for pairs in (3, 5, 8, 16):
+        yield f"a fifth of processes 10 % longer, equivalent, {pairs} pairs", f"{alike_though(dice, times, pairs):.1%}"
     for nodes in (3, 4, 8, 16):
         for longer in (1.0, 1.1):
             told = fleets_told(dice, times, nodes, longer)

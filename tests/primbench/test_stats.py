@@ -115,6 +115,14 @@ def test_equivalence_is_two_one_sided_tests(pairs: tuple[list[float], list[float
     assert stats.paired(*pairs).is_within(margin) is bool(max(below, above) < 0.05)
 
 
+def test_what_is_not_seen_is_the_end_of_clopper_and_pearsons_interval() -> None:
+    from scipy.stats import binomtest
+
+    for count in (1, 3, 5, 16):
+        expected = binomtest(0, count, alternative="less").proportion_ci(0.95, method="exact").high
+        assert stats.unseen_share(count) == pytest.approx(float(expected), rel=1e-9)
+
+
 def test_pooled_is_scipys_t_of_two_samples_on_logarithms(pairs: tuple[list[float], list[float]]) -> None:
     from scipy.stats import ttest_ind
 

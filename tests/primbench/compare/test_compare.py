@@ -28,6 +28,7 @@ from primbench.errors import InvalidRequest
 from primbench.measurement import Measurement, Samples
 from primbench.measurement.readings import GpuReading, HostReading, Pages, Turns
 from primbench.registry import build
+from primbench.report import comparison as words
 from primbench.report.headline import headline
 from primbench.results import file as results_file
 from primbench.results.file import Results
@@ -286,10 +287,29 @@ def test_one_number_is_one_test(made_study: MadeStudy, count: int) -> None:
 def test_the_kept_study_of_single_samples_has_no_case_that_is_slower() -> None:
     """q of its smallest p is 0.034 if four numbers are counted twice, and 0.051 if once."""
     found = compare(results_file.read(FIXTURES / "single-samples.jsonl.xz"))
-    assert {"equivalent", "inconclusive"} == {each.verdict for each in found.cases}
+    assert {"equivalent-in-these-runs", "inconclusive"} == {each.verdict for each in found.cases}, "of four pairs"
     judging = [each for each in found.estimates if each.judges]
     assert 12 == len(judging)
     assert 0.05 < min(each.q for each in judging if each.q is not None) < 0.052
+
+
+@pytest.mark.parametrize(
+    ("pairs", "verdict", "unseen"),
+    [(3, "equivalent-in-these-runs", 0.632), (4, "equivalent-in-these-runs", 0.527), (5, "equivalent", 0.451),
+     (16, "equivalent", 0.171)],
+)  # fmt: skip
+def test_few_pairs_may_miss_that_most_processes_are_slow(
+    made_study: MadeStudy, pairs: int, verdict: str, unseen: float
+) -> None:
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        return Measurement(batch_s=samples(1e-3 * (1 + 1e-3 * math.sin(pair + len(name)))))
+
+    found = compare(made_study(["host", "podman"], [case()], measured, pairs=pairs))
+    assert verdict == first(found).cases[0].verdict
+    assert only(found).unseen == pytest.approx(unseen, abs=1e-3)
+    assert bool(unsettled(found, [case()])) == (verdict != "equivalent")
+    said = f"alike by {pairs} processes a side: if none of these was slow, up to {unseen:.1%} of a place's may be"
+    assert 1 == words.text(found).count(said)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ...figures.false_alarms import gates_failed, parts_told
+from ...figures.false_alarms import alike_though, gates_failed, parts_told
 
 
 @pytest.mark.parametrize(("parts", "pairs"), [(15, 5), (40, 5), (40, 8)])
@@ -24,3 +24,11 @@ def test_a_gate_on_runs_of_other_days_fails_by_what_days_do_not_explain() -> Non
     assert gates_failed(dice, 20, 0.02, (1, 1), together=True).slower <= 0.1
     assert gates_failed(dice, 10, 0.02, (3, 3), longer=1.3).slower >= 0.8
     assert gates_failed(dice, 10, 0.02, (1, 1), longer=1.3, together=True).slower >= 0.8
+
+
+def test_few_pairs_call_no_places_equivalent() -> None:
+    """Of those of which a fifth of one place's processes take 10 % longer, 3 pairs called half equivalent."""
+    dice = np.random.default_rng(3)
+    assert alike_though(dice, 50, 3) <= 0.1
+    assert 0.15 < alike_though(dice, 100, 5) < 0.45, "which docs/method.md says"
+    assert alike_though(dice, 50, 16) <= 0.1
