@@ -76,7 +76,9 @@ def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple
         check_outputs(values, files)
         captured = {titles[file]: each.captured for file, each in said.items() if each.captured}
         first = header(sys.argv, dict(values["labels"]), captured=captured)
-        results, ended = measured(entries, {**values, **_defaults(values, said.values())}, None, begun, first)
+        results, ended = measured(
+            entries, {**values, **_defaults(values, said.values())}, None, begun, first, of_all=True
+        )
     if ended is not None:
         exit_as(ended, results.records)
     return _steps_in(", ".join(files), results), results.records

@@ -26,6 +26,7 @@ from primbench.distributed import world
 from primbench.distributed.followers import Leader, follow
 from primbench.errors import INTERRUPTED, InvalidRequest, PrimbenchError
 from primbench.experiments.budget import Budget, spread
+from primbench.experiments.pairs import without_worker
 from primbench.problem import Problem
 from primbench.registry import backends_of
 from primbench.report.plain import printable
@@ -87,8 +88,13 @@ def measured(
     leader: Leader | None,
     begun: Begun | None,
     first: Header | None = None,
+    *,
+    of_all: bool = False,
 ) -> tuple[Results, PrimbenchError | SystemExit | None]:
-    """What became of the entries, and what ended it early. first: the header of a new results file, if it says more."""
+    """What became of the entries, and what ended it early. first: the header of a new results file, if it says more.
+
+    of_all: has a record, though none is written, of each case that --time-budget left out.
+    """
     planned = plan(
         entries,
         backends=values["backends"],
@@ -130,7 +136,8 @@ def measured(
         ended = run_cases(lines, len(left), session, writer=writer, found=found, values=values)
     say_what_was_left_out(budget, found, going_on(found, values))
     say_how_long_it_would_take(found.records)
-    return replace(found, records=found.latest()), ended
+    left_out = [without_worker(case, "skipped", "--time-budget") for case in budget.left_out if of_all]
+    return replace(found, records=[*found.latest(), *left_out]), ended
 
 
 def say_of_trace(cases: Iterable[Case], *, asked: bool) -> None:

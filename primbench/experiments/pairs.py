@@ -96,7 +96,7 @@ class _Pairs:
     def _not_compared(self, block: Block) -> Iterator[Record]:
         """Nothing is measured where one arm is left, or none."""
         for case in (case for cases in block.by_arm for case in cases):
-            yield _without_worker(case, "skipped", self.absent.get(_place(case), NO_OTHER))
+            yield without_worker(case, "skipped", self.absent.get(_place(case), NO_OTHER))
 
     def _one_by_one(self, block: Block, reason: str, *, is_waiting: bool) -> Iterator[Worker | Record]:
         """is_waiting: every arm has its worker by now."""
@@ -260,7 +260,7 @@ class _Pairs:
             yield self._refused(case, refusal)
 
     def _refused(self, case: Case, reason: str) -> Record:
-        return _without_worker(case, "skipped" if self._is_absent(case, reason) else "failed", reason)
+        return without_worker(case, "skipped" if self._is_absent(case, reason) else "failed", reason)
 
     def _is_absent(self, case: Case, reason: str) -> bool:
         """Whether nothing runs there from now on; where a worker has been, the next one may come up again."""
@@ -295,6 +295,6 @@ def _cpus_used(worker: Worker) -> float:
     return ENQUEUING_CPUS if worker.device != "cpu" else worker.placement.threads or 1
 
 
-def _without_worker(case: Case, status: Literal["failed", "skipped"], reason: str) -> Record:
+def without_worker(case: Case, status: Literal["failed", "skipped"], reason: str) -> Record:
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return Record(case=case, status=status, reason=reason, started_utc=now, duration_s=0.0)

@@ -13,7 +13,7 @@ from primbench.spec.arm import Arm
 from primbench.workers.trial import starts_host_root, why_not
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 def that_start(arms: Sequence[Arm]) -> tuple[list[Arm], list[str]]:
@@ -25,7 +25,7 @@ def that_start(arms: Sequence[Arm]) -> tuple[list[Arm], list[str]]:
     reasons = _reasons({arm.runtime for arm in arms if starts_host_root(arm.runtime)})
     left = [arm for arm in arms if reasons.get(arm.runtime) is None]
     absent = [arm for arm in arms if arm not in left]
-    told = [f"{arm.name} is left out: {reasons[arm.runtime]}" for arm in absent]
+    told = _told(absent, reasons)
     if not absent or None in reasons.values():
         return left, told
     if instead := _instead_of(absent):
@@ -39,6 +39,10 @@ def that_start(arms: Sequence[Arm]) -> tuple[list[Arm], list[str]]:
 def _instead_of(absent: Sequence[Arm]) -> list[Arm]:
     works = [name for name, reason in _reasons(filter(starts_host_root, known())).items() if reason is None]
     return _confined(absent, works) or [Arm(name=name, runtime=name) for name in works]
+
+
+def _told(absent: Sequence[Arm], reasons: Mapping[str, str | None]) -> list[str]:
+    return [f"{arm.name} is left out: {reasons[arm.runtime]}" for arm in absent]
 
 
 def _reasons(names: Iterable[str]) -> dict[str, str | None]:

@@ -105,6 +105,21 @@ def test_a_part_that_cannot_be_run_leaves_what_the_others_take(invoke: Callable[
     assert "<= " in next(line for line in found.stdout.splitlines() if "unexplained  " in line)
 
 
+def test_parts_that_a_budget_left_out_are_told_and_not_taken_for_unexplained_time(
+    invoke: Callable[..., Result], tmp_path: Path
+) -> None:
+    file, results = tmp_path / "own.toml", tmp_path / "results.jsonl"
+    file.write_text(OWN.format(title="own", threads=1))
+    found = invoke("explain", file, *SHORT, "--time-budget", "1us", "-o", results, "--json", "-")
+    assert 0 == found.exit_code
+    (step,) = json.loads(found.stdout)
+    assert 3 == sum(step["unmeasured"].values()), "calls of the part that takes less of the step"
+    assert "Not measured within --time-budget: 1 case (1 of gemm)." in found.stderr
+    assert f"--resume {results}" in found.stderr
+    rest = invoke("explain", file, *SHORT, "--resume", results, "--json", "-")
+    assert {} == json.loads(rest.stdout)[0]["unmeasured"]
+
+
 def test_requests_that_mean_nothing(refusal: Callable[..., str], measured: tuple[Path, Result], tmp_path: Path) -> None:
     step, script = tmp_path / "step.toml", tmp_path / "own.py"
     script.write_text("")
