@@ -92,7 +92,7 @@ class Memnet(Network, name="fathom_memnet"):
     batch_size = 32
     original = (
         "rdadolf/fathom memnet: summed cross-entropy, Adam with a rate of 0.01, each gradient clipped to a norm of 40 "
-        "and noise of 0.001 added to it"
+        "and noise of 0.001 added to it, but for the word 0; weights begin as torch draws them, not with N(0, 0.1)"
     )
     classes = WORDS
     on_disk = Csv(words=WORDS)
@@ -117,11 +117,14 @@ class Memnet(Network, name="fathom_memnet"):
         return torch.optim.Adam(parameters, lr=0.01)
 
     def after_backward(self, module: Any) -> None:
+        """The word that fills stories up stays zero: its rows have no gradient, and get no noise, either."""
+        padded = [each.weight for each in module.modules() if isinstance(each, nn.Embedding)]
         for parameter in module.parameters():
             gradient = parameter.grad
             gradient.mul_((40 / gradient.norm().clamp(min=1e-12)).clamp(max=1))
             if self.draws:
-                gradient.add_(torch.randn_like(gradient), alpha=1e-3)
+                noisy = gradient[1:] if any(parameter is each for each in padded) else gradient
+                noisy.add_(torch.randn_like(noisy), alpha=1e-3)
 
     def flop(self, batch_size: int) -> int:
         """The hops' own products are element-wise and sums in the original, which are not counted."""

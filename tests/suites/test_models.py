@@ -124,6 +124,36 @@ def test_training_makes_the_loss_smaller(name: str) -> None:
     assert np.mean(losses[-3:]) < np.mean(losses[:3])
 
 
+def test_the_word_that_fills_up_stays_zero() -> None:
+    """Of Fathom's memory network, whose gradients have noise added to them."""
+    import torch
+
+    found = network("fathom_memnet")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = found.module().train()
+        optimiser = found.optimiser(module.parameters())
+        batch = [torch.from_numpy(each) for each in found.inputs(np.random.default_rng(0), 32)]
+        before = [each.detach().clone() for each in module.parameters()]
+        for _ in range(3):
+            optimiser.zero_grad()
+            found.loss(module, *batch).backward()
+            found.after_backward(module)
+            optimiser.step()
+    assert [0, 0] == [int(each.weight[0].count_nonzero()) for each in (module.A, module.B)]
+    moved = [(each - other).ne(0).sum() for each, other in zip(module.parameters(), before, strict=True)]
+    assert [200, 380, 380, 400, 400] == sorted(int(each) for each in moved)  # noise reaches all others
+
+
+@pytest.mark.parametrize(("name", "rate"), [("resnet50", 0.1), ("inception3", 0.005), ("alexnet", 0.005)])
+def test_rates_of_learning_are_those_of_the_tool(name: str, rate: float) -> None:
+    import torch
+
+    found = network(f"tf_cnn_{name}")
+    (group,) = found.optimiser([torch.nn.Parameter(torch.zeros(1))]).param_groups
+    assert (rate, 0) == (group["lr"], group["momentum"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_a_step_in_each_mode_is_that_of_float64(name: str) -> None:
