@@ -15,5 +15,7 @@ Counted = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Seconds = Annotated[float, Meta(ge=-1e9, le=1e9)]
 Time = Annotated[float, Meta(ge=0, le=1e9)]
 """Seconds that a clock which never goes back has counted."""
+Lasting = Annotated[float, Meta(gt=0, le=1e9)]
+"""Seconds that something took, by which others are divided."""
 Amount = Annotated[float, Meta(ge=-1e30, le=1e30)]
 """Of any other unit."""

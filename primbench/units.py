@@ -66,7 +66,7 @@ def parse_counts(text: str, unit: Literal["", "B"] = "") -> tuple[int, ...]:
 
     unit: "B" reads sizes such as 4KiB; a prefix alone is one of 1024 there, too. Raises InvalidRequest.
     """
-    if _ZERO_FIRST.search(text):
+    if text.isprintable() and _ZERO_FIRST.search(text):
         raise InvalidRequest(f"{text!r}: no number of a list begins with 0: write {_whole(text)}")
     return tuple(itertools.chain.from_iterable(_parse_sweep(part, unit) for part in text.split(",")))
 

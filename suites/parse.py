@@ -15,7 +15,7 @@ from primbench.problem import fields_of
 from primbench.registry import build, problem_class, summaries
 from primbench.spec.captured import Captured
 from primbench.spec.published import Published
-from primbench.suites.document import read_document
+from primbench.system.document import read_document
 from primbench.units import parse_counts
 
 if TYPE_CHECKING:

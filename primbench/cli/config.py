@@ -10,6 +10,7 @@ import click
 
 from primbench.cli.echo import say
 from primbench.errors import FileError, near
+from primbench.system.inputs import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -43,8 +44,8 @@ class Homeless(FileError):
 def read() -> dict[str, dict[str, Any]]:
     """Its tables; none where there is no file. Raises FileError."""
     try:
-        with open(path(), encoding="utf-8") as file:
-            found = _parsed(file.read())
+        with opened(path()) as file:
+            found = _parsed(file.read().decode())
     except (Homeless, FileNotFoundError, NotADirectoryError) as error:  # HOME may be /dev/null
         if os.environ.get(VARIABLE):
             raise FileError(f"{path()}: no such file, and {VARIABLE} names it") from error
@@ -64,7 +65,12 @@ def read() -> dict[str, dict[str, Any]]:
 def _parsed(text: str) -> dict[str, Any]:
     import tomllib  # next to nobody has such a file, and --help does without
 
-    return tomllib.loads(text)
+    from primbench.system.document import TOO_LARGE, has_larger
+
+    found = tomllib.loads(text)
+    if has_larger(found):  # which Python may not even be able to print
+        raise ValueError(TOO_LARGE)
+    return found
 
 
 def defaults_of(name: str, command: click.Command) -> dict[str, Any]:
@@ -136,8 +142,11 @@ def command() -> None:
     [gemm]
     dtype = "bf16"
     """
+    from primbench.report.plain import printable
+
     where, shown = path(), list(_lines(read()))
-    click.echo("\n".join([where if os.path.exists(where) else f"{where}: not there", *shown]))
+    for line in [where if os.path.exists(where) else f"{where}: not there", *shown]:
+        say(printable(line))
 
 
 def _lines(held: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

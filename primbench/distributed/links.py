@@ -21,6 +21,7 @@ from primbench.distributed.channel import is_loopback, listen
 from primbench.distributed.signs import LOST_S, Patience, size_bytes
 from primbench.distributed.world import World, launched
 from primbench.errors import OutputError, WorkerError
+from primbench.system.inputs import content
 from primbench.system.outputs import note
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class Meeting:
     def _lines(self, number: int) -> list[Line]:
         """Those that are whole: on a network the last one may be seen in part. Another launch's file means nothing."""
         try:
-            text = self._file(number).read_bytes()
+            text = content(self._file(number))
             return [msgspec.json.decode(line, type=Line) for line in text.split(b"\n")[:-1]]
         except (OSError, msgspec.MsgspecError):
             return []

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from primbench.distributed.signs import Patience, size_bytes
 from primbench.errors import OutputError
+from primbench.system.inputs import content
 from primbench.system.outputs import note
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _wait_for(one: Path, look_s: float, patience_s: float) -> None:
     """Returns once that turn is over, and says so in it where its owner did not. Raises OSError."""
     patience = Patience(patience_s)
     while True:
-        text = one.read_bytes()
+        text = content(one)
         if text.endswith(_OVER):
             return
         growing = one.parent.parent / os.fsdecode(text.strip()) if text.strip() else None

@@ -9,13 +9,13 @@ which is when NFS tells its server, and asks it.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from primbench.errors import OutputError
+from primbench.system import inputs
 from primbench.system.outputs import note
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ class _Still:
 def size_bytes(path: Path) -> int:
     """0 where it is not there yet."""
     try:
-        with path.open("rb") as file:
-            return os.fstat(file.fileno()).st_size
+        return inputs.size_bytes(path)
     except OSError:
         return 0
 

@@ -43,7 +43,7 @@ _VARIES = re.compile(
     r"CUDA_VISIBLE_DEVICES|CUDA_VERSION|.+_CACHE_.+|(?!LD_DEBUG|TORCH_DISTRIBUTED_|.+_INJECTION).+_(DEBUG|DIR|HOME|PATH)|LD_(AUDIT|LIBRARY_PATH|PRELOAD)|PYTHONPATH"
     r"|PRIMBENCH_.+|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_.+)"
 )
-# Of rules, by the names of the variables that come under them; the first that matches.
+# Of rules, by the names of the variables that come under them; the first that matches, else "variables".
 _RULES = {
     "nccl": r"NCCL_.+",
     "threads": r".+_NUM_THREADS",
@@ -55,7 +55,6 @@ _RULES = {
     "python-settings": r"PYTHON(ASYNCIODEBUG|DEBUG|DEVMODE|DUMPREFS|MALLOC|MALLOCSTATS|OPTIMIZE|PERFSUPPORT)"
     r"|PYTHONTRACEMALLOC|PYTHON_(GIL|JIT)",
     "bytecode": r"PYTHON(DONTWRITEBYTECODE|PYCACHEPREFIX)",
-    "variables": r".+",
 }
 # Libraries by the beginnings of the variables that they alone read; what a library is not known to read is not here.
 _READERS = {
@@ -99,7 +98,7 @@ def of_variable(name: str) -> Meaning:
     """What it means that a variable is set otherwise."""
     return Meaning(
         "limits" if _OF_LIMITS.fullmatch(name) else "stack",
-        next(rule for rule, names in _RULES.items() if re.fullmatch(names, name)),
+        next((rule for rule, names in _RULES.items() if re.fullmatch(names, name)), "variables"),
         varies=_VARIES.fullmatch(name) is not None,
         more_is_slower=_SLOWS.fullmatch(name) is not None,
         read_by=next((re.compile(libraries) for start, libraries in _READERS.items() if re.match(start, name)), None),

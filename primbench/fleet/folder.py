@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from primbench.errors import FileError
 from primbench.fleet.host_list import node_names
 from primbench.fleet.node import Node, Vocabulary, read_node
+from primbench.system.inputs import unlike_a_file
 from primbench.system.jsonlines import SUFFIXES
+from primbench.system.said import in_short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +43,7 @@ def read_members(folder: str, known: Vocabulary) -> Members:
     unreadable: dict[str, str] = {}
     for path in paths:
         try:
-            found.append(read_node(path, known))
+            found.append(_read(path, known))
         except FileError as error:
             unreadable[path.name] = str(error)
     names = _names(found)
@@ -56,6 +58,16 @@ def read_members(folder: str, known: Vocabulary) -> Members:
         unreadable=unreadable,
         replaced=_replaced(found, {path: latest[name] for path, name in names.items()}),
     )
+
+
+def _read(path: Path, known: Vocabulary) -> Node:
+    """Raises FileError for whatever one node's file holds: the others are summed up without it."""
+    if kind := unlike_a_file(path):
+        raise FileError(f"{path}: {kind}, and no results file")
+    try:
+        return read_node(path, known)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise FileError(f"{path}: holds what no node finds: {in_short(f'{type(error).__name__}: {error}')}") from error
 
 
 def _replaced(found: Sequence[Node], latest: Mapping[Path, Node]) -> dict[str, bool]:

@@ -189,5 +189,6 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _with_unknown(group: Mapping[str, Any]) -> dict[str, Any]:
     """A group of fields, of which ``missing`` says why some are not known."""
-    unknown = {name: UNKNOWN for name in group.get("missing", {}) if group.get(name) is None}
+    missing = group.get("missing", {})
+    unknown = {name: UNKNOWN for name, value in group.items() if value is None and name in missing}
     return {name: value for name, value in group.items() if name != "missing"} | unknown

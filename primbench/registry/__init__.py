@@ -31,6 +31,8 @@ def add_file(path: str, sha256: str | None = None) -> None:
         path = os.path.abspath(path)
     except FileNotFoundError:
         raise FileError(f"--kernels {path}: the folder that this was started in is not there any more") from None
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):  # a pipe would be waited for
+        raise FileError(f"--kernels {path}: no regular file")
     found = _sha256(path)
     if sha256 not in (None, found):
         raise FileError(f"--kernels {path}: the file of this name is another one here")

@@ -44,6 +44,8 @@ class Writer:
         file.
         """
         self.path = Path(path)
+        if header is None and self.path.is_fifo():  # which would be waited for
+            raise FileError(f"{path}: a pipe, and only a results file can be gone on with")
         if header is None and is_compressed(self.path):
             raise FileError(f"{path}: is compressed, and cannot be added to: {decompress(self.path)}, and resume that")
         if header is not None and overwrite and outputs.is_file(self.path):

@@ -23,6 +23,7 @@ from primbench.runtimes.runtime import DOCKER_SHM_BYTES
 from primbench.spec.arm import Arm, settings_of
 from primbench.system.capabilities import capabilities
 from primbench.system.files import format_cpu_list, holding, read_mounts, utf8
+from primbench.system.inputs import opened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -291,7 +292,8 @@ def _filter(arm: Arm) -> Any:
 
 def _read(arm: Arm, path: Path) -> Any:
     try:
-        return msgspec.json.decode(path.read_bytes())
+        with opened(path) as file:
+            return msgspec.json.decode(file.read())
     except OSError as error:
         raise FileError(f"arm {arm.name}: seccomp={arm.seccomp}: {error.strerror}") from None
     except msgspec.DecodeError as error:

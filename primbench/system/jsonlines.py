@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from primbench.errors import FileError
+from primbench.system import inputs
 from primbench.system.said import LINE_BYTES
 
 if TYPE_CHECKING:
@@ -47,10 +48,10 @@ def whole_lines(path: Path) -> Iterator[bytes]:
 
 
 def opened(path: Path) -> IO[bytes]:
-    """Raises OSError; FileError, also when it is read, where it is compressed and cannot be."""
+    """Raises as inputs.opened(); FileError, also when it is read, where it is compressed and cannot be."""
     found = _format(path)
     if found is None:
-        return path.open("rb")
+        return inputs.opened(path)
     program, module = found
     try:
         return io.BufferedReader(_Unpacked(path, program, importlib.import_module(module)))

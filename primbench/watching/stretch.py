@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from primbench.quantities import Seconds, Whole
+from primbench.quantities import Lasting, Seconds, Whole
 from primbench.watching.calls import ENTRY_POINTS, Calls, a_second, summed
 from primbench.watching.gpus import GpuUse, together
 from primbench.watching.moment import is_forked
@@ -41,7 +41,7 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     time_s: Seconds
-    duration_s: Seconds
+    duration_s: Lasting
     process_count: Whole
     thread_count: Whole
     cpu_time_s: Seconds

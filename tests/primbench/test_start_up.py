@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -18,10 +19,12 @@ HEAVY = {
 
 def imported(*command: str, **variables: str) -> set[str]:
     """Names of the modules that Python reports having imported, and of the packages that they are in."""
-    found = subprocess.run(
-        [sys.executable, "-P", "-X", "importtime", *command],
-        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **variables},
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as empty:  # where nothing lies that is to be cleared away
+        found = subprocess.run(
+            [sys.executable, "-P", "-X", "importtime", *command],
+            capture_output=True, text=True, timeout=60, check=False,
+            env={**os.environ, "TMPDIR": empty, **variables},
+        )  # fmt: skip
     lines = [line for line in found.stderr.splitlines() if line.startswith("import time:")]
     assert found.stderr.splitlines() == lines, "only import times are expected on stderr"
     names = [line.rpartition("|")[2].strip().split(".") for line in lines]

@@ -119,7 +119,7 @@ def test_the_home_of_another_user_holds_none(monkeypatch: pytest.MonkeyPatch) ->
     def refused(path: str, **_: object) -> str:
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
-    monkeypatch.setattr(config, "open", refused, raising=False)
+    monkeypatch.setattr(config, "opened", refused)
     with pytest.raises(FileError, match="cannot be read: Permission denied"):
         config.read()
     monkeypatch.delenv("PRIMBENCH_CONFIG")
@@ -163,3 +163,23 @@ def test_completion_is_installed_where_the_shell_looks(
 def test_another_shell_is_told_which_there_are(refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHELL", "/bin/tcsh")
     assert "the shell 'tcsh': name one of bash, zsh, fish" == refusal("completion", "install")
+
+
+def test_values_that_python_cannot_print_are_no_toml(own: Path, refusal: Callable[..., str]) -> None:
+    for number in ("9" * 5000, "0x" + "f" * 5000, "18446744073709551616"):
+        own.write_text(f"[gemm]\nm = [{number}]\n")
+        for command in (("config",), ("gemm", "--dry-run")):
+            assert refusal(*command).startswith(f"{own}: not TOML: ")
+
+
+def test_no_value_steers_the_terminal_that_shows_it(own: Path, invoke: Callable[..., Result]) -> None:
+    own.write_text('[gemm]\ndtype = "\\u001b]0;owned\\u0007\\u202e\\n[defaults] x = 1"\n')
+    shown = invoke("config").stdout
+    assert shown.replace("\n", "").isprintable()
+    assert [str(own), r"[gemm] dtype = \x1b]0;owned\x07\u202e\x0a[defaults] x = 1"] == shown.splitlines()
+
+
+def test_a_pipe_in_its_place_is_not_waited_for(own: Path, refusal: Callable[..., str]) -> None:
+    os.mkfifo(own)
+    for command in (("config",), ("gemm", "--dry-run")):
+        assert f"{own}: a pipe that nobody writes to: " in refusal(*command)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -108,3 +112,119 @@ def test_no_word_of_a_refusal_steers_a_terminal(refusal: Callable[..., str], tmp
         ("gemm", "--backend", f"x{HOSTILE}"),
     ):
         assert refusal(*arguments).isprintable()
+
+
+PIPED: dict[str, tuple[str, ...]] = {
+    "show": ("show", "{pipe}"),
+    "show --against": ("show", "{other}", "--against", "{pipe}"),
+    "compare": ("compare", "{other}", "{pipe}"),
+    "compare a baseline": ("compare", "saved", "{other}"),
+    "report": ("report", "{pipe}", "-o", "-"),
+    "env diff": ("env", "diff", "{other}", "{pipe}"),
+    "doctor --against": ("doctor", "--against", "{pipe}"),
+    "run": ("run", "{folder}/suite.toml"),
+    "study": ("study", "{folder}/suite.toml"),
+    "explain": ("explain", "{folder}/suite.toml"),
+    "--resume": ("study", "--resume", "{pipe}"),
+}
+
+
+@pytest.mark.parametrize("command", PIPED)
+def test_a_pipe_that_nobody_writes_to_is_said_to_be_one_and_not_waited_for(
+    refusal: Callable[..., str],
+    measured: tuple[Path, Result],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    baseline = tmp_path / ".primbench/baselines/saved"
+    baseline.mkdir(parents=True)
+    for pipe in (tmp_path / "pipe.jsonl", tmp_path / "suite.toml", baseline / "run.jsonl"):
+        os.mkfifo(pipe)
+    places = {"pipe": tmp_path / "pipe.jsonl", "folder": tmp_path, "other": measured[0]}
+    said = refusal(*(word.format_map(places) for word in PIPED[command]))
+    assert "a pipe" in said
+    assert ".jsonl" in said or "suite.toml" in said
+
+
+def test_a_pipe_is_read_whenever_somebody_writes_to_it(
+    invoke: Callable[..., Result], measured: tuple[Path, Result], tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for late_s in (0.0, 0.3):
+        writes = threading.Timer(late_s, lambda: pipe.write_bytes(measured[0].read_bytes()))
+        writes.start()
+        shown = invoke("show", pipe)
+        writes.join()
+        assert invoke("show", measured[0]).stdout == shown.stdout, shown.stderr
+    with open(pipe, "r+b", buffering=0) as slow:  # open, and nothing written for longer than a writer is waited for
+
+        def write() -> None:
+            slow.write(b"{}\n")
+            slow.close()
+
+        writes = threading.Timer(1.5, write)
+        writes.start()
+        assert "its first line is no header" in invoke("show", pipe).stderr
+        writes.join()
+
+
+# What one node's file may hold that no node finds: where, and what.
+STRANGE: dict[str, tuple[str, Any]] = {
+    "an unknown field that is missing": ("environment.devices.missing", {"flux": "no capacitor", "a.b[0]": "x"}),
+    "a variable without a name": ("environment.software.variables", {"": "1", "A\nB": "2", "a.b[0]": "3"}),
+    "a plugin without a name": ("environment.software.nccl_plugins", {"": "", "\n": "x"}),
+    "a package of any name": ("environment.software.packages", {"": "", "[": "1", "\x1b": "\x1b"}),
+    "file systems of any name": ("environment.confinement.filesystems", {"": "", "\n": "on"}),
+    "caches of any name": ("environment.software.caches", {"": "", "\n": "x"}),
+    "threads of any name": ("environment.software.threads", {"": 1, "\n": 2}),
+    "unknown fields everywhere": ("environment.machine.missing", {"": "", "\n": "x", "cpu_model": "\x1b"}),
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_what_one_file_holds_ends_no_summary_of_others(
+    invoke: Callable[..., Result], measured: tuple[Path, Result], tmp_path: Path, strange: str
+) -> None:
+    lines = [msgspec.json.decode(line) for line in measured[0].read_bytes().splitlines()]
+    for name in ("n0-0", "n1-1", "n2-2"):
+        (tmp_path / f"{name}.jsonl").write_bytes(measured[0].read_bytes())
+    where, what = STRANGE[strange]
+    *folders, last = where.split(".")
+    for line in lines:
+        if line["kind"] in ("header", "worker"):
+            group = line
+            for folder in folders:
+                group = group[folder]
+            group[last] = what
+    path = tmp_path / "n3-3.jsonl"
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    os.mkfifo(tmp_path / "n4-4.jsonl")
+    (tmp_path / "n5-5.jsonl").mkdir()
+    summed = invoke("fleet", tmp_path)
+    assert summed.stdout.startswith("4 nodes: not to be read: n4-4.jsonl, n5-5.jsonl."), summed.stderr
+    for name, kind in (("n4-4", "a pipe"), ("n5-5", "a folder")):
+        assert f"! {name}.jsonl: {tmp_path / name}.jsonl: {kind}, and no results file" in summed.stdout
+    other = measured[0]
+    commands = [("show", path), ("compare", path, other), ("env", "diff", path, other), ("doctor", "--against", path)]
+    for command in [*commands, ("report", path, "-o", "-"), ("compare", other, path, "--report", "-")]:
+        found = invoke(*command)
+        assert found.stdout or found.stderr.startswith("Error: "), command
+        assert (found.stdout + found.stderr).replace("\n", "").isprintable() or command[0] == "report"
+
+
+def test_a_watch_file_in_which_no_time_went_by_is_refused(refusal: Callable[..., str], tmp_path: Path) -> None:
+    kept = tmp_path / "watched.jsonl"
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as job:
+        words = [sys.executable, "-P", "-m", "primbench", "watch", str(job.pid), "--for", "1s", "-o", str(kept)]
+        subprocess.run(words, check=True, capture_output=True)
+        job.kill()
+    lines = [msgspec.json.decode(line) for line in kept.read_bytes().splitlines()]
+    for line in lines:
+        for stretch in (line, line.get("whole") or {}):
+            if "duration_s" in stretch:
+                stretch["duration_s"] = 0
+    kept.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    assert f"{kept}:2: not a line of `primbench watch`: " in refusal("show", kept)

@@ -254,3 +254,9 @@ def test_a_primitive_cannot_be_called_as_a_command_is(tmp_path: Path) -> None:
     found = primbench("--kernels", path, "list", "backends")
     message = "Error: --kernels: a primitive cannot be called compare, which is a command of primbench\n"
     assert (2, "", message) == (found.returncode, found.stdout, found.stderr)
+
+
+def test_a_pipe_is_no_file_of_kernels_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "own.py")
+    with pytest.raises(FileError, match=r"--kernels .*/own\.py: no regular file"):
+        registry.add_file(str(tmp_path / "own.py"))

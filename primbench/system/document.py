@@ -7,17 +7,19 @@ import tomllib
 from typing import Any
 
 from primbench.errors import FileError, cut
+from primbench.system.inputs import opened
 from primbench.units import format_bytes, parse_size
 
 MAX_FILE_BYTES = parse_size("16MiB")
 # tomllib keeps every prefix of a dotted key: without a limit, 200 kB of "a.a.a. ..." take 40 GB.
 MAX_SQUARED_DOTS = 10**7
+TOO_LARGE = "holds a number of more than 64 bits, which TOML has not"
 
 
 def read_document(source: str, path: str | os.PathLike[str]) -> dict[str, Any]:
     """source: what messages call the file. Raises FileError, or FileNotFoundError where there is none."""
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise
@@ -42,15 +44,15 @@ def _parsed(source: str, content: bytes) -> dict[str, Any]:
         raise FileError(f"{source}: nested too deeply for a suite") from None
     except ValueError as error:  # TOMLDecodeError, and integers of more digits than Python converts
         raise FileError(f"{source}: not TOML: {cut(str(error))}") from None
-    if _has_larger(found):
-        raise FileError(f"{source}: holds a number of more than 64 bits, which TOML has not")
+    if has_larger(found):
+        raise FileError(f"{source}: {TOO_LARGE}")
     return found
 
 
-def _has_larger(value: Any) -> bool:
+def has_larger(value: Any) -> bool:
     """Whether there is an integer that Python may not even be able to print."""
     if isinstance(value, dict):
-        return any(map(_has_larger, value.values()))
+        return any(map(has_larger, value.values()))
     if isinstance(value, list):
-        return any(map(_has_larger, value))
+        return any(map(has_larger, value))
     return isinstance(value, int) and not -(2**63) <= value < 2**63
