@@ -48,8 +48,9 @@ def disturbances(measurement: Measurement) -> list[Disturbance]:
     """What disturbed a case; none for what could not be seen, nor where nothing was timed."""
     if measurement.main is None:
         return []
+    host = measurement.host
     return [
-        *(_of_host(measurement.host, measurement) if measurement.host else ()),
+        *(_of_host(host, measurement) if host and host.duration_s else ()),  # no time went by: there is no share
         *_beside_the_host(measurement),
     ]
 
