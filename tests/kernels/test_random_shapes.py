@@ -36,6 +36,10 @@ FOUND: dict[str, tuple[str, str, dict[str, Any]]] = {
         "norm", "torch",
         {"rows": 2048, "features": 2, "kind": "layer", "direction": "backward", "dtype": "bfloat16"},
     ),
+    "a variance is a sum in float32, one by one": (
+        "norm", "torch",
+        {"rows": 147, "features": 3, "h": 28, "w": 12, "kind": "batch", "direction": "backward", "layout": "nhwc"},
+    ),
     "a quotient is too large for its type": (
         "aten", "torch",
         {"operator": "aten.div.Tensor", "arguments": '["float16[512,512]+", "float16[512,512]+"]'},
