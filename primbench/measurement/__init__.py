@@ -103,6 +103,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     many of those are on the longest path, where each waits for the one before, the others being concurrent with them;
     None where nodes_per_call is, before CUDA 12.3, before torch 2.8, and in files from before it was kept.
     phases_s: what the case spent its time on, from inputs to the last sample; on a GPU a check includes the warm-up.
+    warm_up_drift: how far the medians of the two last halves of the warm-up lay apart, as a share of the larger: it
+    came to rest at 0.01 or less. None, with the reason in ``missing``, where there was none, or too short a one.
     places: in memory, of inputs and outputs, on which device_s was sampled.
     turns: with the processes of other arms; None, with the reason in ``missing``, where it was timed alone.
     neighbour: what another process did beside it, of an arm that has one; None of others.
@@ -125,6 +127,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     verified: bool | None = None
     error: Amount | None = None
     tolerance: Amount | None = None
+    warm_up_drift: Amount | None = None
     input_sets: Whole = 1
     input_sets_bytes: Whole = 0
     nodes_per_call: Amount | None = None

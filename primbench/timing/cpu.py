@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from primbench.measurement import Measurement
-from primbench.timing.sampling import Pace, StoppingRule, collect, main_rule, nothing, warm_up
+from primbench.timing.sampling import TOO_SHORT, Pace, StoppingRule, collect, main_rule, nothing, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,16 +42,19 @@ class CpuTimer:
         per_batch = calls_per_batch(calls, pace, max(BATCH_S, method.max_time_s / MOST_SAMPLES))
         take = pace.host_timed(calls, per_batch)
         by: dict[str, Any] = {"taken_by": "host clock", "loop": pace.loop}
+        drift, missing = None, dict(CPU_MISSING)
         if calls.are_processes:
             by["uncounted"] = nothing
+            missing["warm_up_drift"] = "each call is a process of its own, which nothing warms up"
         else:
-            warm_up(take, pace.now, window_s=0.0, max_time_s=method.max_time_s / 2)
+            drift = warm_up(take, pace.now, window_s=0.0, max_time_s=method.max_time_s / 2)
+            missing |= {"warm_up_drift": TOO_SHORT} if drift is None else {}
         batch_s = collect(take, main_rule(method), pace, calls_per_sample=per_batch, metric="batch_s", **by)
         if per_batch == 1:
-            return Measurement(batch_s=batch_s, wall_s=batch_s, missing=CPU_MISSING)
+            return Measurement(batch_s=batch_s, wall_s=batch_s, warm_up_drift=drift, missing=missing)
         single = pace.host_timed(calls, 1)
         wall_s = collect(single, secondary, pace, calls_per_sample=1, metric="wall_s", **by)
-        return Measurement(batch_s=batch_s, wall_s=wall_s, missing=CPU_MISSING)
+        return Measurement(batch_s=batch_s, wall_s=wall_s, warm_up_drift=drift, missing=missing)
 
 
 def calls_per_batch(calls: Calls, pace: Pace, least_s: float = BATCH_S) -> int:

@@ -13,7 +13,7 @@ from primbench.measurement import Measurement, Samples
 from primbench.measurement.readings import GpuReading
 from primbench.timing import gpu_counters
 from primbench.timing.device import MAX_QUEUED, DeviceSampler, chained, device_sampler, event_pair
-from primbench.timing.sampling import MIN_TURNS, Pace, StoppingRule, collect, main_rule, nothing, warm_up
+from primbench.timing.sampling import MIN_TURNS, TOO_SHORT, Pace, StoppingRule, collect, main_rule, nothing, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,6 +52,7 @@ class CudaTimer:
         self._before = gpu_counters.start(backend.device)
         self._missing = {"batch_s": "on a GPU stream_s is the period of back-to-back calls"}
         self._rough_s = _rough_time_s(calls, backend.stream_handle, pace)
+        self._drift: float | None = None
         self._device = device_sampler(backend, [calls, *copies], self._rough_s, pace, self._missing)
 
     def settle(self, meanwhile: Callable[[], Result]) -> Result:
@@ -60,18 +61,21 @@ class CudaTimer:
         The GPU is kept at work until that is done: what it is to be warm for comes next.
         """
         if self._device is None:
+            self._missing["warm_up_drift"] = f"no warm-up: {self._missing['device_s']}"
             return meanwhile()
         pace, method = self._pace, self._method
         lasting_s = min(WARM_UP_S, method.max_time_s)  # who asks for less has cases close behind each other
         with ThreadPoolExecutor(1) as thread:
             result = thread.submit(meanwhile)
-            warm_up(
+            self._drift = warm_up(
                 self._asleep(self._device),
                 pace.now,
                 window_s=max(method.min_time_s, lasting_s),
                 max_time_s=max(method.max_time_s / 2, lasting_s),
                 is_enough=lambda: not any(pace.slowest([float(not result.done())])),
             )
+            if self._drift is None:
+                self._missing["warm_up_drift"] = TOO_SHORT
             return result.result()
 
     def _asleep(self, device: DeviceSampler) -> Take:
@@ -109,6 +113,7 @@ class CudaTimer:
         wall_s, single_s = _round_trip(backend, calls, self._rough_s, secondary, pace)
         timed = Measurement(
             places=device.places if device else 1,
+            warm_up_drift=self._drift,
             wall_s=wall_s,
             stream_s=stream_s,
             device_s=device_s,

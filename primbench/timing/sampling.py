@@ -29,6 +29,7 @@ Take = Callable[[], list[float]]
 
 CLOCK: Clock = time.perf_counter_ns
 MIN_SAMPLES = 6  # the fewest for which a 95 % interval of the median exists
+TOO_SHORT = "the warm-up ended before it had six samples"
 HALVES = 3  # fewest samples in each of the two halves that warm-up compares
 HALVES_AGREE = 0.01
 SECONDARY_MIN_SHARE, SECONDARY_MAX_SHARE = 0.03, 0.01  # of min_time_s and max_time_s: 3 to 20 ms
@@ -146,12 +147,13 @@ def _hard_s(method: Method) -> float:
 
 def warm_up(
     take: Take, clock: Clock, *, window_s: float, max_time_s: float, is_enough: Callable[[], bool] = lambda: True
-) -> None:
+) -> float | None:
     """Take samples, and forget them, until two halves of the recent ones agree within 1 %, as pyperf does.
 
     The halves together last at least ``window_s`` and hold at least 6 samples. A GPU that reaches its power limit
     takes 0.1 s to slow down: halves of a few milliseconds each would agree long before. is_enough: for what else it
-    goes on, however long that takes.
+    goes on, however long that takes. Returns how far the halves lay apart in the end, as a share of the larger; None of
+    fewer samples.
     """
     start = clock()
     ended: list[tuple[int, float]] = []
@@ -160,9 +162,10 @@ def warm_up(
         now = clock()
         ended += [(now, sample) for sample in samples]
         spent_s = (now - start) / 1e9
-        is_warm = spent_s >= window_s and _halves_agree(_recent(ended, now - round(window_s * 1e9)))
+        apart = _halves_apart(_recent(ended, now - round(window_s * 1e9)))
+        is_warm = spent_s >= window_s and apart is not None and apart <= HALVES_AGREE
         if (is_warm or spent_s >= max_time_s) and is_enough():
-            return
+            return apart
 
 
 def _recent(ended: list[tuple[int, float]], since_ns: int) -> list[float]:
@@ -171,8 +174,8 @@ def _recent(ended: list[tuple[int, float]], since_ns: int) -> list[float]:
     return [sample for _, sample in ended[-max(within, 2 * HALVES) :]]
 
 
-def _halves_agree(recent: list[float]) -> bool:
-    return len(recent) >= 2 * HALVES and _drift(recent) <= HALVES_AGREE
+def _halves_apart(recent: list[float]) -> float | None:
+    return _drift(recent) if len(recent) >= 2 * HALVES else None
 
 
 def _drift(samples: list[float]) -> float:

@@ -40,7 +40,10 @@ def test_a_cpu_measurement_has_its_metrics_and_says_why_others_are_absent() -> N
     assert min(measured.batch_s.samples_s) > 0
     assert measured.flop_per_s == pytest.approx(2 * 64**3 / measured.batch_s.median_s)
     absent = {"enqueue_s", "enqueue_single_s", "stream_s", "device_s", "gpu", "trace", "over_time"}
-    assert absent == set(measured.missing)
+    assert absent == set(measured.missing) - {"warm_up_drift"}
+    assert (measured.warm_up_drift is None) == ("warm_up_drift" in measured.missing), (
+        "on a busy CPU it may be too short"
+    )
     assert all(getattr(measured, name) is None for name in absent)
     assert {"estimate", "inputs", "setup", "check", "timing"} == set(measured.phases_s)
     assert measured.host is not None

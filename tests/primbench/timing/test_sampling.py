@@ -119,7 +119,9 @@ def test_warm_up_waits_for_the_halves_to_agree() -> None:
         taken.append(falling())
         return taken[-1]
 
-    warm_up(taker(clock, durations), clock, window_s=0.0, max_time_s=1e6)
+    apart = warm_up(taker(clock, durations), clock, window_s=0.0, max_time_s=1e6)
+    assert apart is not None
+    assert apart <= 0.01
     assert taken[-5:] == [0.5] * 5
     assert len(taken) > 10
 
@@ -138,7 +140,9 @@ def test_warm_up_sees_a_slow_drift_through_its_window() -> None:
 def test_warm_up_that_never_settles_ends_at_its_cap() -> None:
     clock = FakeClock()
     growing = (1.1**i for i in itertools.count()).__next__
-    warm_up(taker(clock, growing), clock, window_s=0.0, max_time_s=50.0)
+    apart = warm_up(taker(clock, growing), clock, window_s=0.0, max_time_s=50.0)
+    assert apart is not None
+    assert apart > 0.01, "it came to no rest"
     assert clock.now_ns / 1e9 < 150
 
 
