@@ -181,3 +181,40 @@ def test_scalings_are_found() -> None:
 def test_only_units_scales_values_for_people() -> None:
     people = [name for name in MODULES if package_of(name) not in EXCHANGERS and name != "primbench.units"]
     assert [] == [f"{name}, {found}" for name in people for found in scalings(parsed(name))]
+
+
+# Who writes files of its own, and not such as a user names: a folder that it alone may enter, or what belongs to Linux.
+WRITES = {
+    "primbench.system.outputs": "the writer of all that a user names",
+    "primbench.results.writer": "beside a results file that was taken away, by a name of tempfile's",
+    "primbench.distributed.shared_turns": "a new file alone",
+    "primbench.decompose.child": "in a launch's folder",
+    "primbench.datasets": "in a folder that it made",
+    "primbench.kernels.files": "in such a folder",
+    "primbench.runtimes": "in a launch's folder, and control groups",
+    "primbench.timing.peaks": "a file of /proc",
+    "primbench.system.streams": "/dev/null",
+    "primbench.workers.supervisor": "/dev/null",
+    "primbench.cli.measuring": "/dev/null",
+}
+WRITERS = {"write_text", "write_bytes"}
+MOVERS = {"os.replace", "os.rename", "shutil.move", "shutil.copy", "shutil.copyfile"}
+
+
+def writes(call: ast.Call) -> bool:
+    words = ast.unparse(call.func)
+    modes = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    if words == "open" or words.endswith(".open"):
+        return any(set(mode) & set("wax+") and set(mode) <= set("rwaxbt+") for mode in modes)
+    return words in MOVERS or words.rpartition(".")[2] in WRITERS
+
+
+def test_what_a_user_names_is_written_by_one_writer() -> None:
+    found = {
+        f"{name}:{node.lineno}"
+        for name in MODULES
+        if not any(name == each or name.startswith(f"{each}.") for each in WRITES)
+        for node in ast.walk(parsed(name))
+        if isinstance(node, ast.Call) and writes(node)
+    }
+    assert set() == found
