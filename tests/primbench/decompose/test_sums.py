@@ -200,6 +200,15 @@ def test_what_disturbed_the_step_and_its_parts_is_told() -> None:
     assert "A step: too busy to tell" in words.answer([("A step", found)])
 
 
+def test_a_cpu_that_is_slow_now_and_then_leaves_a_step_told() -> None:
+    """As on a quiet machine in a cloud."""
+    slow = Measurement(batch_s=replace(samples(1e-3), loops_s=[(0, 25e-6), (1, 40e-6), (2, 40e-6)]))
+    found = explained([record("gemm", 2, slow, "cpu"), record("model", 0, slow, "cpu")])
+    assert found is not None
+    assert (0.0, {}) == (found.disturbed_s, found.disturbances)
+    assert "too busy" not in words.text([("A step", found)]).lower()
+
+
 def test_time_between_operators_that_is_less_than_the_scatter_of_steps_is_not_known() -> None:
     quiet, noisy = ([9e-3, 10e-3, 10e-3, 10e-3, 11e-3, 10e-3 + scatter_s] for scatter_s in (0, 30e-3))
     for times_s, expected in ((quiet, 7e-3), (noisy, None)):
