@@ -24,7 +24,7 @@ def _fleet(folder: str, against: str | None, **values: Any) -> None:
     check_outputs(values)
     found = summarize(name, held, earlier, links)
     publish(words.document(found), lambda: words.text(found), values)
-    if not found.is_healthy:
+    if not (found.is_healthy and any(case.metrics for case in found.cases)):
         sys.exit(1)
 
 
@@ -39,6 +39,6 @@ command = GroupedCommand(
     ],
     help="One table of what each node of a fleet measured into FOLDER: the spread over nodes, those that stand out as "
          "slower, and what is different about them; the same of what was measured between nodes.\n\n"
-         "Exit status: 0, 1 where a node is slower, missing or has not measured all that others have, or the fleet "
-         "or one of its nodes became slower than in the earlier one, 2 where there is no fleet.",
+         "Exit status: 0, 1 where a node is slower, missing or has not measured all that others have, nothing was "
+         "measured, or the fleet or one of its nodes became slower than in the earlier one, 2 where there is no fleet.",
 )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -137,6 +138,14 @@ def test_a_node_that_does_not_come_costs_its_own_links(
     told = invoke("fleet", tmp_path)
     assert 1 == told.exit_code
     assert told.stdout.splitlines()[0].endswith(" 1 link: not all was measured on n0+node 1.")
+
+
+def test_a_fleet_that_measured_nothing_fails(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    asked = ("gemm", "-m", 8, "-n", 8, "-k", 8, "--dtype", "bf16", "--device", "cpu", "--backend", "numpy")
+    told = invoke(*asked, "--fleet", tmp_path)
+    assert 0 == told.exit_code  # or mpirun would end the others
+    assert re.search(r"^\S+: Nothing was measured: NumPy has no bfloat16", told.stderr, re.MULTILINE)
+    assert 1 == invoke("fleet", tmp_path).exit_code
 
 
 def test_a_node_alone_says_so(invoke: Callable[..., Result], tmp_path: Path) -> None:
