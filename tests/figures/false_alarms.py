@@ -2,7 +2,7 @@
 step, a fleet beside itself, and a machine's runs of one day beside those of another. And how often unequal ones are
 called alike by few processes.
 
-Made times, through the rules themselves; seeded. Half a minute; `tests/primbench/compare/test_false_alarms.py` asserts
+Made times, through the rules themselves; seeded. Three minutes; `tests/primbench/compare/test_false_alarms.py` asserts
 the same of fewer.
 """
 
