@@ -29,7 +29,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))}
 SHOWN = "\n".join([README, *PAGES.values()])
 PROSE = re.sub(r"^```.*?^```$", "", SHOWN, flags=re.MULTILINE | re.DOTALL)
-OF_OTHERS = {"--container-image"}  # options of other programs
+OF_OTHERS = {"--container-image", "--gpus-per-task"}  # options of other programs
 MOST_LINES = 150
 
 
@@ -123,7 +123,7 @@ def test_readme_is_short_and_the_index_names_every_page() -> None:
 @pytest.mark.parametrize("name", ["README.md", *PAGES])
 def test_links_lead_somewhere(name: str) -> None:
     folder, text = (ROOT, README) if name == "README.md" else (ROOT / "docs", PAGES[name])
-    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link and not link.startswith("#")]
     paths = [(folder / link.partition("#")[0]).resolve() for link in links]
     assert [] == [path for path in paths if not path.is_file()]
     assert name == "README.md" or {folder} >= {path.parent for path in paths}, "a page's site has docs/ alone"

@@ -41,7 +41,7 @@ TIMES = ["--device=cpu", "--min-time=1ms", "--max-time=30ms"]
 LONG = ["--device=cpu", "--min-time=50s", "--max-time=60s"]
 WITHIN_S = 240.0  # of which most is importing torch, where other tests have the CPUs
 START_CPU_S = {"numpy": 1.2, "torch": 3.0}  # more than a start takes, of which 0.7 is compiling in a fresh clone
-TIMEOUT_S = {"numpy": 8, "torch": 25}  # within which a rank computes on a busy machine, too
+TIMEOUT_S = {"numpy": 8, "torch": 25}  # within which a rank that begins with its case is stopped
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs 2 CPUs: two ranks")
 
@@ -140,7 +140,7 @@ def test_numpy_sums_from_one_buffer_into_another_on_one_rank_and_on_two(tmp_path
 def test_more_ranks_than_cpus_are_skipped_with_the_reason(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     code, _, _ = ended(primbench("--bytes=8B", "--ranks=4096", *TIMES, "--backend=numpy", "-o", str(file)))
-    assert 0 == code
+    assert 1 == code, "nothing was measured"
     (skipped,) = records(file)
     assert "skipped" == skipped.status
     assert "4096 ranks need a CPU each, and may use" in str(skipped.reason)
@@ -180,7 +180,8 @@ def test_a_stopped_rank_ends_its_case_at_the_timeout_with_the_reason(
     file = tmp_path / "results.jsonl"
     within = f"--timeout={TIMEOUT_S[backend]}s"
     running = start_primbench("--bytes=8MiB", *LONG, "--backend", backend, within, "-o", str(file))
-    rank = busy_rank(running, backend)
+    wait_for(lambda: file.exists() and b'"kind":"worker"' in file.read_bytes())  # its case begins, however late
+    (rank,) = children("primbench.workers.rank", running.pid)
     processes = psutil.Process(running.pid).children()
     rank.suspend()
     code, _, _ = ended(running)
@@ -245,8 +246,7 @@ def test_a_follower_that_dies_ends_the_run_with_the_table_and_the_reason(tmp_pat
     follower.kill()
     follower.communicate()
     code, out, err = ended(leader)
-    told, error = err.splitlines()
-    assert "cases: about " in told
+    *_, error = err.splitlines()
     assert (1, "Error: rank 1 and its primbench are gone: launch all ranks again") == (code, error)
     assert "failed: rank 1 and its primbench are gone" in out
     assert ["failed"] == [each.status for each in records(file)]

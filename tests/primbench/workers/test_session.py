@@ -273,15 +273,18 @@ FLOODS = {
     ),
 }
 FLOODED = """
-import resource, sys
+import sys
+from pathlib import Path
 from primbench.errors import PrimbenchError
+from primbench.system.files import labelled_bytes
 from primbench.workers.process import WorkerProcess
 from primbench.workers.protocol import Start
 sys.executable = sys.argv[1]
 try:
     WorkerProcess(Start(candidates=["numpy"], backend="numpy", device="cpu")).ready
 except PrimbenchError as error:
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, error, sep="\\n")
+    peak_bytes = labelled_bytes(Path("/proc/self/status"), "VmHWM")  # getrusage() has that of who forked it in it
+    print(peak_bytes // 2**20, error, sep="\\n")
 """
 
 
