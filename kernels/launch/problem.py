@@ -52,6 +52,7 @@ class Launch(Problem, name="launch"):
     example_sizes = ((),)  # a launch has no sizes
     work = "launch"
     margin = 0.05
+    set_up_s = (0.1, 0.7)
     preferred = ("enqueue_s", "batch_s", "wall_s")
     has_tails = True
 

@@ -49,6 +49,7 @@ class Learning(Problem, name="learning"):
     deterministic: bool = option(False, "only algorithms that give the same each time")
 
     margin = 0.05
+    set_up_s = (15.0, 6.0)
     example_sizes = ((),)  # nothing has a size
     example_fields = MappingProxyType(
         {"network": "fathom_memnet", "steps": 20, "seeds": 2, "batch_size": 16, "dtype": "float32"}

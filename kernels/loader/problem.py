@@ -39,6 +39,7 @@ class Loader(Problem, name="loader"):
     example_sizes = ((40, 1000), (7, 333))
     work = "data loading"
     margin = 0.05
+    set_up_s = (2.0, 2.0)
     on_gpus = False
 
     def settle(self) -> None:

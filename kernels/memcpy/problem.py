@@ -71,6 +71,7 @@ class Memcpy(Problem, name="memcpy"):
 
     work = "copy"
     margin = 0.02
+    set_up_s = (0.1, 0.7)
     check_again = True
     has_tails = True
     example_sizes = ((4096,), (131_073,), (1,))  # the driver treats pageable copies up to 64 KiB differently

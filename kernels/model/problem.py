@@ -57,6 +57,8 @@ class Model(Problem, name="model"):
     with nothing drawn at random. A training step is counted as three forward passes.
     """
 
+    set_up_s = (3.0, 1.5)
+
     network: str = named("the model", names)
     mode: str = option("train", "what a step does", ("train", "inference"))
     batch_size: int = option(0, "examples of a step; 0 is the original's", least=0)

@@ -38,6 +38,7 @@ class Program(Problem, name="program"):
 
     work = "start-up"
     margin = 0.05
+    set_up_s = (4.0, 4.0)
     on_gpus = False
     sees_gpus = True
     example_sizes = ((),)  # nothing has a size

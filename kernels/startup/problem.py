@@ -44,6 +44,7 @@ class Startup(Problem, name="startup"):
     example_sizes = ((),)  # nothing has a size
     work = "start-up"
     margin = 0.05
+    set_up_s = (2.0, 2.0)
     on_gpus = False
     sees_gpus = True
 

@@ -8,6 +8,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from primbench.compare.sides import identity
+from primbench.errors import InvalidRequest
+from primbench.problem import Problem
+from primbench.registry import problem_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -18,22 +21,24 @@ if TYPE_CHECKING:
 START_S = {"numpy": 0.7}
 """Of a worker, until it takes its first case, by backend; OTHER_START_S of one that imports more."""
 OTHER_START_S = 3.0
-SET_UP_S = {
-    "model": (3.0, 1.5), "program": (4.0, 4.0), "learning": (15.0, 6.0), "startup": (2.0, 2.0), "loader": (2.0, 2.0),
-    "launch": (0.1, 0.7), "memcpy": (0.1, 0.7), "allreduce": (0.3, 1.2), "collective": (0.3, 1.2),
-}  # fmt: skip
-"""What a case takes besides sampling, by primitive, on a CPU and on a GPU; USUAL_SET_UP_S of all others. As the kept
-results files have it, whose cases' durations are within a factor of two of these in all."""
-USUAL_SET_UP_S = (0.1, 0.3)
 METRICS_ON_GPU = 5  # that are sampled for the least time each, as few are noisy there; on a CPU one is, or for longer
 TRIED_FLOP_PER_S, MOST_TRIED_S = 1e11, 8.0
 """Of a step of a model for which cuDNN tries algorithms, at most for so long."""
 
 
 def expected_s(case: Case) -> float:
-    """How long a case may take, by its primitive, device and method."""
-    set_up_s = SET_UP_S.get(case.primitive, USUAL_SET_UP_S)[case.device != "cpu"] + _tried_s(case)
+    """How long a case may take, by its primitive, device and method. The kept results files hold these to a factor
+    of two in all.
+    """
+    set_up_s = _set_up_s(case.primitive)[case.device != "cpu"] + _tried_s(case)
     return set_up_s if case.method.dry_run else set_up_s + sampled_s(case)
+
+
+def _set_up_s(primitive: str) -> tuple[float, float]:
+    try:
+        return problem_class(primitive).set_up_s
+    except InvalidRequest:  # of an installation with more primitives
+        return Problem.set_up_s
 
 
 def _tried_s(case: Case) -> float:

@@ -89,6 +89,8 @@ class Problem(ABC):
     """Metrics by which it is compared before all others, the first one that was measured."""
     has_tails: ClassVar[bool] = False
     """Whether rare slow calls are themselves a finding: metrics beside the main one then have 10000 samples."""
+    set_up_s: ClassVar[tuple[float, float]] = (0.1, 0.3)
+    """About what a case takes besides sampling, in seconds on a CPU and on a GPU: as in the kept results files."""
 
     def __init_subclass__(cls, *, name: str = "") -> None:
         """name: of the primitive; a class that only others derive from has none."""

@@ -50,6 +50,7 @@ class Ranked(Problem):
 
     work = "collective"
     margin = 0.02
+    set_up_s = (0.3, 1.2)
 
     bytes: int = size("size of the buffer of each rank, of the larger one where there are two", unit="B")
     ranks: int = size("processes that take part, each with a GPU or CPU of its own", default=2)
