@@ -135,9 +135,7 @@ def _compared(baseline: Side, others: Sequence[Side], again: Side | None, matchi
     notes = [note for side in others for note in check_same_cases(baseline, side)] + _lacks(every)
     found = verdicts(baseline, others, again, matching)
     itself = found.itself and _told_apart(found.itself, baseline, again or baseline)
-    arms = [_told_apart(arm, baseline, side) for arm, side in zip(found.arms, others, strict=True)]
-    arms = _with_learnt(arms, baseline, others)
-    arms = [explained(arm, baseline, side) for arm, side in zip(arms, others, strict=True)]
+    arms = _explained(found.arms, baseline, others)
     compared = [*arms, *([itself] if itself else [])]
     arms_asked = [side.arm for side in (baseline, *others) if side.arm]
     notes += [*told(arms_asked), *notes_sent(every), *notes_beside(every), *_slowed_cpu(every, compared)]
@@ -150,6 +148,13 @@ def _compared(baseline: Side, others: Sequence[Side], again: Side | None, matchi
         mixed=_mixed(every),
         notes=notes,
     )
+
+
+def _explained(arms: Sequence[ArmComparison], baseline: Side, sides: Sequence[Side]) -> list[ArmComparison]:
+    """The arms, with what tells them apart and what can cause that. sides: those of the arms, in their order."""
+    apart = [_told_apart(arm, baseline, side) for arm, side in zip(arms, sides, strict=True)]
+    learnt = _with_learnt(apart, baseline, sides)
+    return [explained(arm, baseline, side) for arm, side in zip(learnt, sides, strict=True)]
 
 
 def _with_learnt(arms: Sequence[ArmComparison], baseline: Side, sides: Sequence[Side]) -> list[ArmComparison]:

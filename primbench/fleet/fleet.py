@@ -29,7 +29,7 @@ def summarize(
     which are summed up as a fleet is: a link is what has a file of its own. what: else nodes, or each node's GPUs.
     """
     members, known, judged = held
-    what = what or ("node" if any(node.member.task is None for node in members.nodes.values()) else "GPU")
+    what = what or _what_they_are(members.nodes)
     kinds = kinds_of(members.nodes)
     peers = peers_of(members.nodes, kinds)
     limits = limits_of(judged, known.cases, peers)
@@ -57,6 +57,10 @@ def summarize(
         ends=_slow_ends(members.nodes, {each.node for each in found if each.outlying}),
         links=None if links is None else summarize(f"{folder}/{LINKS}", links, what="link"),
     )
+
+
+def _what_they_are(nodes: Mapping[str, Node]) -> str:
+    return "node" if any(node.member.task is None for node in nodes.values()) else "GPU"
 
 
 def _slow_ends(links: Mapping[str, Node], slow: Collection[str]) -> list[str]:
