@@ -176,7 +176,7 @@ def _told(name: str, results: Results, comparison: Comparison) -> str:
 
 def _where(results: Results) -> str:
     models = [gpu.name for worker in results.workers for gpu in worker.environment.devices.gpus or [] if gpu.name]
-    return ", ".join(dict.fromkeys(models)) or results.header.environment.machine.cpu_model
+    return ", ".join(dict.fromkeys(models)) or results.header.environment.machine.cpu_model or "an unknown CPU"
 
 
 def main() -> None:
