@@ -42,7 +42,7 @@ def unwritable(path: str | os.PathLike[str]) -> str | None:
         return "is a folder"
     if stat.S_ISLNK(there.st_mode):
         return f"is a link to {os.readlink(name)}, and links are not followed: name the file itself"
-    in_folder = _denied(name.parent, os.W_OK | os.X_OK) if _is_replaced(name, there) else None
+    in_folder = _not_replaceable(name.parent, there) if _is_replaced(name, there) else None
     return _denied(name, os.W_OK) or in_folder
 
 
@@ -54,6 +54,14 @@ def is_file(path: str | os.PathLike[str]) -> bool:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:
         return False
+
+
+def _not_replaceable(folder: Path, there: os.stat_result) -> str | None:
+    """Why no other file can take the name of that one, as in /tmp that of another user's: inode(7), the sticky bit."""
+    above = folder.stat()
+    if above.st_mode & stat.S_ISVTX and os.geteuid() not in (0, there.st_uid, above.st_uid):
+        return "is another user's, and this folder lets nobody else replace it: name another file"
+    return _denied(folder, os.W_OK | os.X_OK)
 
 
 def _denied(path: Path, access: int) -> str | None:

@@ -52,6 +52,25 @@ def test_a_file_is_replaced_and_keeps_who_may_read_it(tmp_path: Path) -> None:
     assert [path] == [*tmp_path.iterdir()]
 
 
+def test_in_a_shared_folder_a_file_of_another_user_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    """Which anybody may write to, but not replace."""
+    if os.geteuid():
+        pytest.skip("needs root, to make a file and then be another user")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    path = shared / "file"
+    path.write_bytes(b"old")
+    path.chmod(0o666)
+    assert outputs.unwritable(path) is None
+    code = "import os; from primbench.system import outputs; os.setuid(65534); print(outputs.unwritable('file'))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=shared, capture_output=True, text=True, check=True)
+    assert "is another user's, and this folder lets nobody else replace it: name another file\n" == done.stdout
+    shared.chmod(0o777)
+    done = subprocess.run([sys.executable, "-c", code], cwd=shared, capture_output=True, text=True, check=True)
+    assert "None\n" == done.stdout
+
+
 def test_a_new_file_is_as_any_program_makes_it(tmp_path: Path) -> None:
     outputs.write(tmp_path / "file", b"new")
     (tmp_path / "other").touch()
