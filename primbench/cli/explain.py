@@ -63,6 +63,7 @@ def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple
     from primbench.cli.outputs import check_outputs
     from primbench.cli.resuming import resuming
     from primbench.results.writer import header
+    from primbench.spec.captured import PARTS
 
     said = {file: suites.study(file) for file in files}
     values = {**values, "threads": threads_of(values, [each.captured for each in said.values()])}
@@ -72,6 +73,9 @@ def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple
         for file in files
         for entry in sorted(suites.read(file), key=_share, reverse=True)
     ]
+    for file in files:
+        if not any(labels.get(STEP) == titles[file] and labels.get("set") == PARTS for _, labels in entries):
+            raise _without_parts(file)
     with resuming(values["resume"]) as begun:
         check_outputs(values, files)
         captured = {titles[file]: each.captured for file, each in said.items() if each.captured}
@@ -123,8 +127,12 @@ def _steps_in(file: str, results: Results) -> list[tuple[str, Explained]]:
             if (step := explained(several, whole, captured=captured)) is not None:
                 found.append((f"{title}, {place}" if place else title, step))
     if not found:
-        raise FileError(f"{file}: no parts of a step, which `primbench capture` writes as set = 'parts'")
+        raise _without_parts(file)
     return found
+
+
+def _without_parts(file: str) -> FileError:
+    return FileError(f"{file}: no parts of a step, which `primbench capture` writes as set = 'parts'")
 
 
 command = GroupedCommand(

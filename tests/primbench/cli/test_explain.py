@@ -124,6 +124,9 @@ def test_requests_that_mean_nothing(refusal: Callable[..., str], measured: tuple
     step, script = tmp_path / "step.toml", tmp_path / "own.py"
     script.write_text("")
     assert "no parts of a step" in refusal("explain", measured[0])
+    results = tmp_path / "results.jsonl"
+    assert "bert-base: no parts of a step" in refusal("explain", "bert-base", "-o", results)
+    assert not results.exists(), "nothing is measured for it"
     for threads in (1, 2):
         (tmp_path / f"{threads}.toml").write_text(OWN.format(title="own", threads=threads))
     assert "captured with 1 and 2 threads" in refusal("explain", tmp_path / "1.toml", tmp_path / "2.toml")
