@@ -179,7 +179,9 @@ def _say_if_nothing(records: Sequence[Record], node: str) -> None:
         return
     first, *others = _reasons(records) or ["no case was run"]
     more = f", and {len(others)} more reason{'s' * (len(others) > 1)}" if others else ""
-    ways = "".join(f". {way}" for way in _ways_out([record.case for record in records]))
+    # An arm that has no worker, as was told, would have none with another backend.
+    able = [record.case for record in records if record.case.arm is None or record.worker is not None]
+    ways = "".join(f". {way}" for way in _ways_out(able))
     say(printable(f"{node and f'{node}: '}Nothing was measured: {first}{more}{ways}"), err=True)
 
 

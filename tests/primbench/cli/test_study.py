@@ -171,14 +171,17 @@ def test_an_arm_that_cannot_be_had_is_one_line_and_the_others_go_on(
 
 
 def test_with_a_single_arm_nothing_is_measured_and_there_is_no_second_pair(
-    invoke: Invoke, suite: Path, tmp_path: Path
+    invoke: Invoke, suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # as where it is not installed
     path = tmp_path / "results.jsonl"
     done = invoke(*on_cpu(suite, "--arm", "host", *NOWHERE, "--pairs", 4, "-o", path))
     found = results_file.read(path)
     assert ([0], {"skipped"}) == (pairs_of(found), {each.status for each in found.records})
     assert 1 == done.exit_code, "nothing was compared"
     assert "4095" in done.stdout
+    assert "Nothing was measured: no other arm runs anything here" in done.stderr
+    assert "torch" not in done.stderr, "to install it would bring no second arm"
 
 
 def test_a_gate_does_not_pass_one_pair_and_exports_are_those_of_the_comparison(
