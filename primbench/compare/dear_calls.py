@@ -29,11 +29,15 @@ _UNSEEN = "what slows them cannot be seen from inside (a tracer, audit or a filt
 
 
 class _Calls(NamedTuple):
-    """Of a side: its name, what a call takes in each of its workers, and what these say of who looks at calls."""
+    """Of a side: its name, what a call takes in each of its workers, and what these say of who looks at calls.
+
+    preloads: libraries that are loaded before all others, whose functions may be in the place of the C library's.
+    """
 
     name: str
     each_s: list[float]
     confined: list[Confinement]
+    preloads: set[str]
 
     @property
     def usual_s(self) -> float:
@@ -47,7 +51,11 @@ class _Calls(NamedTuple):
             return f"traced by process {_few(tracers)}"
         if watchers:
             return f"events of the kernel are watched by process {_few(watchers)}"
-        return _UNSEEN if self._filters() == other._filters() else None
+        if self._filters() != other._filters():
+            return None
+        if more := self.preloads - other.preloads:
+            return f"they may go through {_few(more)}, loaded before all other libraries"
+        return _UNSEEN
 
     def _tracers(self) -> set[str]:
         return {each.tracer for each in self.confined if each.tracer not in (None, "none")}
@@ -85,7 +93,10 @@ def _is_made_of_calls(problem: Problem) -> bool:
 def _calls(case: CaseComparison, side: Side) -> _Calls:
     workers = [worker for _, worker in side.workers_of(case.case.backend, case.case.device)]
     confined = [each.environment.confinement for each in workers]
-    return _Calls(side.name, [each.system_call_s for each in confined if each.system_call_s is not None], confined)
+    each_s = [each.system_call_s for each in confined if each.system_call_s is not None]
+    loaded = [each.environment.software.preloads or {} for each in workers]
+    preloads = {library.name for each in loaded for libraries in each.values() for library in libraries}
+    return _Calls(side.name, each_s, confined, preloads)
 
 
 def _times_as_slow(case: CaseComparison, baseline: Side, side: Side) -> float:

@@ -12,6 +12,7 @@ from primbench.compare.comparison import Comparison, Explanation
 from primbench.compare.pairs import compare
 from primbench.environment import fingerprint
 from primbench.environment.fingerprint import Environment
+from primbench.environment.libraries import Library
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
 from primbench.report.headline import headline
@@ -100,6 +101,16 @@ def test_who_is_seen_to_look_at_each_call_is_named_of_whatever_is_made_of_them(
     told = explanation(compared(what, 60.0, QUICK, place(61 * US, **fields)))
     assert f"{COSTS}: {who}" == told.likely
     assert 2 == len(told.causes), "once, with what was measured; and the variable"
+
+
+def test_a_library_before_all_others_may_be_what_slows_calls_and_nobody_unseen_is_blamed(compared: Compared) -> None:
+    preloads = {"LD_PRELOAD": [Library(path="/opt/libcalls.so")]}
+    slow = replace(place(61 * US), software=replace(HERE.software, preloads=preloads))
+    quick = replace(QUICK, software=replace(HERE.software, preloads={}))
+    told = explanation(compared(GETPPID, 60.0, quick, slow, arms=("host", "host:preload=/opt/libcalls.so,name=slow")))
+    assert f"{COSTS}: they may go through libcalls.so, loaded before all other libraries" == told.likely
+    both = compared(GETPPID, 60.0, replace(QUICK, software=slow.software), slow)
+    assert f"{COSTS}: {UNSEEN}" == explanation(both).likely, "which the quick ones have, too"
 
 
 def test_of_the_baseline_it_is_told_the_other_way_round(compared: Compared) -> None:
