@@ -107,7 +107,7 @@ def test_the_cpu_product_is_compiled_once_however_a_lies_in_memory() -> None:
     ("device", "options", "reason"),
     [
         ("cpu", {"dtype": "float16"}, "no float16 on a CPU"),
-        ("cpu", {"dtype": "bfloat16"}, "no bfloat16 arrays"),
+        ("cpu", {"dtype": "bfloat16"}, "no bfloat16 on a CPU"),
         ("cuda:0", {"dtype": "float8_e4m3"}, "no float8_e4m3 arrays"),
         ("cuda:0", {"math_mode": "tf32"}, "no tf32 mode"),
         ("cuda:0", {"dtype": "float16", "accumulate": "float16"}, "sums float16 in float32"),
