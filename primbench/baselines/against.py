@@ -29,9 +29,10 @@ def parse(text: str) -> Yardstick:
             raise InvalidRequest(
                 f"reference:{name}: {near(name, suites.references())}there are {', '.join(suites.references())}"
             )
-        return Earlier(text, times_in(paths))
+        return Earlier(text, times_in(paths), [str(path) for path in paths])
     place = place_of(text)
     if not os.path.exists(place):  # Path's raises OSError for a name that is too long
         names = f"; saved by name: {', '.join(found)}" if (found := saved()) else ""
         raise InvalidRequest(f"{text!r}: no such file; --against takes {FORMS}{names}")
-    return Earlier(text, times_in(runs_of(place)))
+    runs = runs_of(place)
+    return Earlier(text, times_in(runs), [str(path) for path in runs])

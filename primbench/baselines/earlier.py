@@ -27,6 +27,8 @@ class Earlier:
 
     name: str
     times: dict[Key, list[Theirs]]
+    files: Sequence[str] = ()
+    """Those that the times stand in."""
 
     def figures(self, record: Record) -> dict[str, float | None]:
         metric = main_of(record.measurement)

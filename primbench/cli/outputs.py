@@ -13,6 +13,7 @@ import click
 from msgspec.structs import replace
 
 from primbench.baselines import named
+from primbench.baselines.earlier import Earlier
 from primbench.baselines.roof import roof_of
 from primbench.cli.echo import say, say_in_colour
 from primbench.cli.options import as_options, kernels_options, option_of
@@ -37,7 +38,9 @@ def check_outputs(values: Mapping[str, Any], read: Iterable[str] = ()) -> None:
     read: files that were. Raises FileError where a file is there by now, and --overwrite is not given.
     """
     exports = [values[option_of(name)] for name in written.known()]
-    held = [*read, values.get("resume")]
+    against = values.get("against")
+    set_beside = [path for path in against.files if path != "-"] if isinstance(against, Earlier) else []
+    held = [*read, values.get("resume"), *set_beside]
     check_files(exports, held, results=values.get("output"), overwrite=values["overwrite"])
     for name in written.known():
         if values[option_of(name)] is not None:

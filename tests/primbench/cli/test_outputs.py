@@ -201,3 +201,15 @@ def test_name_that_the_system_refuses_is_no_traceback(invoke: Callable[..., Resu
     path = tmp_path / ("x" * 300)
     result = invoke(*DRY, "--json", path)
     assert (2, f"Error: {path}: File name too long\n") == (result.exit_code, result.stderr)  # before it measures
+
+
+def test_results_that_times_are_set_beside_are_not_written_over(
+    invoke: Callable[..., Result], measured: tuple[Path, Result], tmp_path: Path
+) -> None:
+    path = tmp_path / "earlier.jsonl"
+    path.write_bytes(measured[0].read_bytes())
+    sizes = ("gemm", "-m", 8, "-n", 8, "-k", 8, "--backend", "numpy", "--max-time", "1ms")
+    done = invoke(*sizes, "--against", path, "-o", path, "--overwrite")
+    assert 2 == done.exit_code
+    assert "asked to hold two things" in done.stderr
+    assert path.read_bytes() == measured[0].read_bytes()
