@@ -63,7 +63,6 @@ def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple
     from primbench.cli.outputs import check_outputs
     from primbench.cli.resuming import resuming
     from primbench.results.writer import header
-    from primbench.spec.captured import PARTS
 
     said = {file: suites.study(file) for file in files}
     values = {**values, "threads": threads_of(values, [each.captured for each in said.values()])}
@@ -73,9 +72,7 @@ def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple
         for file in files
         for entry in sorted(suites.read(file), key=_share, reverse=True)
     ]
-    for file in files:
-        if not any(labels.get(STEP) == titles[file] and labels.get("set") == PARTS for _, labels in entries):
-            raise _without_parts(file)
+    _check_parts(titles, [labels for _, labels in entries])
     with resuming(values["resume"]) as begun:
         check_outputs(values, files)
         captured = {titles[file]: each.captured for file, each in said.items() if each.captured}
@@ -86,6 +83,15 @@ def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple
     if ended is not None:
         exit_as(ended, results.records)
     return _steps_in(", ".join(files), results), results.records
+
+
+def _check_parts(titles: Mapping[str, str], every: Sequence[Mapping[str, str]]) -> None:
+    """Raise FileError of a file without parts. titles: of the files' steps. every: the labels of each case."""
+    from primbench.spec.captured import PARTS
+
+    for file, title in titles.items():
+        if not any(labels.get(STEP) == title and labels.get("set") == PARTS for labels in every):
+            raise _without_parts(file)
 
 
 def _share(entry: Entry) -> float:

@@ -179,10 +179,13 @@ def _say_if_nothing(records: Sequence[Record], node: str) -> None:
         return
     first, *others = _reasons(records) or ["no case was run"]
     more = f", and {len(others)} more reason{'s' * (len(others) > 1)}" if others else ""
-    # An arm that has no worker, as was told, would have none with another backend.
-    able = [record.case for record in records if record.case.arm is None or record.worker is not None]
-    ways = "".join(f". {way}" for way in _ways_out(able))
+    ways = "".join(f". {way}" for way in _ways_out(_able(records)))
     say(printable(f"{node and f'{node}: '}Nothing was measured: {first}{more}{ways}"), err=True)
+
+
+def _able(records: Iterable[Record]) -> list[Case]:
+    """Those that another backend might measure: an arm that has no worker, as was told, would have none with it."""
+    return [record.case for record in records if record.case.arm is None or record.worker is not None]
 
 
 def _reasons(records: Iterable[Record]) -> list[str]:
