@@ -53,28 +53,30 @@ def title(page: Callable[[], Iterator[str]]) -> str:
     return next(page()).removeprefix("# ")
 
 
-def options() -> Iterator[str]:
-    yield "# Commands and their options"
+def _commands() -> Iterator[tuple[str, click.Command, click.Context]]:
+    """Each by name, in the context that it is typed in."""
     with click.Context(main, info_name="primbench", **main.context_settings) as context:
         for name in COMMANDS:
             command = main.get_command(context, name)
             assert command is not None
             with click.Context(command, info_name=name, parent=context) as inner:
-                yield from ("", f"## primbench {name}", "", markdown(command.get_short_help_str(200)), "")
-                records = (parameter.get_help_record(inner) for parameter in command.get_params(inner))
-                yield from _table(["option", "what it does"], [list(each) for each in records if each])
+                yield name, command, inner
+
+
+def options() -> Iterator[str]:
+    yield "# Commands and their options"
+    for name, command, context in _commands():
+        yield from ("", f"## primbench {name}", "", markdown(command.get_short_help_str(200)), "")
+        records = (parameter.get_help_record(context) for parameter in command.get_params(context))
+        yield from _table(["option", "what it does"], [list(each) for each in records if each])
     yield "\nA primitive's command has its fields as options, and those that `primbench run` has."
 
 
 def synopsis() -> Iterator[str]:
     """How each command is typed, a line each, a primitive's first."""
     yield "primbench [--kernels FILE.py]... PRIMITIVE [OPTIONS]"
-    with click.Context(main, info_name="primbench", **main.context_settings) as context:
-        for name in COMMANDS:
-            command = main.get_command(context, name)
-            assert command is not None
-            with click.Context(command, info_name=name, parent=context) as inner:
-                yield " ".join(["primbench", name, *command.collect_usage_pieces(inner)])
+    for name, command, context in _commands():
+        yield " ".join(["primbench", name, *command.collect_usage_pieces(context)])
 
 
 def columns() -> Iterator[str]:
