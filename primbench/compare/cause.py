@@ -18,6 +18,7 @@ class Cause(NamedTuple):
 
     title: the same in few words, where there are more. upstream, stops: as Rule has them. check: of the doctor, that
     found it. is_bystander: nothing is known to make it one, so that it is told, but is never the likely one.
+    about: what differs and its words tell of, as Differing has it.
     """
 
     words: str
@@ -28,6 +29,7 @@ class Cause(NamedTuple):
     stops: bool = False
     check: str = ""
     is_bystander: bool = False
+    about: tuple[str, ...] = ()
 
     def works_towards(self, ratio: float) -> bool:
         return self.at_most > 1 if ratio > 1 else self.at_least < 1

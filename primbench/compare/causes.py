@@ -7,13 +7,13 @@ much by themselves, the most upstream of them before the others: the machine, wh
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from primbench.compare.alone import found_in_one_alone
 from primbench.compare.cause import LATE, OF_UNKNOWN_EFFECT, Cause
 from primbench.compare.dear_calls import CHECKS as TOLD_BY_DEAR_CALLS
 from primbench.compare.dear_calls import dear_calls
-from primbench.compare.differing import placement, set_variables
+from primbench.compare.differing import of_setting, placement, set_variables
 from primbench.compare.effects import changes_of
 from primbench.compare.filters import dearer_s, filters
 from primbench.compare.opens import dearer_opens
@@ -48,6 +48,16 @@ _OF_CPUS: set[Activity] = {"copy", "collective", "everything on the CPU", "launc
 _OF_MEMORY: set[Activity] = {"copy", "collective", "everything on the CPU"}
 
 
+class Told(NamedTuple):
+    """causes: all in words, the likeliest first. likely: in few words the first that can do so much by itself; None
+    where none can. about: what they tell of, as Differing has it.
+    """
+
+    causes: list[str]
+    likely: str | None
+    about: list[str]
+
+
 def causes(
     parts: Sequence[Activity],
     case: CaseComparison,
@@ -56,8 +66,8 @@ def causes(
     side: Side,
     *,
     known: Iterable[Cause],
-) -> tuple[list[str], str | None]:
-    """All in words, the likeliest first, and in few words the first that can do so much by itself, if one can.
+) -> Told:
+    """All of them.
 
     parts: what can have moved. What did move says which way; where nothing did for certain, either will do.
     differing: the places, as those saw them that served the case's backend on its device. known: further ones, by what
@@ -66,7 +76,8 @@ def causes(
     ranked = sorted([*known, *_all(parts, case, differing, baseline, side)], key=lambda cause: cause.upstream)
     moved = [each for each in case.estimates if each.has_moved]
     if not moved:
-        return [each.words for each in ranked if _can_be(each, case, side)], None
+        found = [each for each in ranked if _can_be(each, case, side)]
+        return Told([each.words for each in found], None, _about(found))
     if not any(METRICS[each.metric].is_median for each in moved):
         ranked.sort(key=lambda cause: not cause.stops)
     return _fitting(ranked, [each.ratio for each in moved])
@@ -106,7 +117,7 @@ def _all(
     yield from _variables(parts, differing, baseline, side)
 
 
-def _fitting(found: Sequence[Cause], ratios: Sequence[float]) -> tuple[list[str], str | None]:
+def _fitting(found: Sequence[Cause], ratios: Sequence[float]) -> Told:
     """The causes that can make one of the ratios; then those that work towards one and fall short of it."""
     enough, too_little = [], []
     for each in found:
@@ -114,9 +125,13 @@ def _fitting(found: Sequence[Cause], ratios: Sequence[float]) -> tuple[list[str]
         if any(map(each.suffices_for, towards)):
             enough.append(each)
         elif towards:
-            too_little.append(each.falling_short_of(towards[0]))
-    words = [*(each.words for each in enough), *too_little]
-    return words, _likely(enough)
+            too_little.append((each, each.falling_short_of(towards[0])))
+    words = [*(each.words for each in enough), *(words for _, words in too_little)]
+    return Told(words, _likely(enough), _about([*enough, *(each for each, _ in too_little)]))
+
+
+def _about(found: Iterable[Cause]) -> list[str]:
+    return list(dict.fromkeys(each for cause in found for each in cause.about))
 
 
 def _likely(enough: Sequence[Cause]) -> str | None:
@@ -172,7 +187,7 @@ def _placed_otherwise(
     """CPUs and threads that were had, where what the workers saw does not tell of them."""
     if not _OF_CPUS.isdisjoint(parts):
         found = placement(baseline, side, changes_of({"": differing}, "limits", "stack") if differing else [])
-        yield from (Cause(each.words) for each in found)
+        yield from (Cause(each.words, about=(each.about,)) for each in found)
 
 
 def _not_placed(baseline: Side, side: Side) -> Iterator[Cause]:
@@ -202,7 +217,8 @@ def _variables(parts: Sequence[Activity], differing: Difference | None, baseline
     for name, words in set_variables(baseline, side):
         is_looked_through = name in _LOOKED_THROUGH and "start-up" in parts
         if is_looked_through or not _is_told_elsewhere(name, differing):
-            yield Cause(words, upstream=LATE) if is_looked_through else _of_unknown_effect(name, words)
+            found = Cause(words, upstream=LATE) if is_looked_through else _of_unknown_effect(name, words)
+            yield found._replace(about=(of_setting(f"variables.{name}"),))
 
 
 def _of_unknown_effect(name: str, words: str) -> Cause:

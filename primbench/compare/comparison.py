@@ -32,7 +32,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     case. causes: what differs between the places and can do it, the likeliest first; [] is no known cause. likely: in
     few words, the first that can do so much by itself. asked_variables: those that the arms set in unequal ways, if
     that is all that they were asked to differ in. noise: what others on the machine may have done.
-    next_experiment: a command that would tell more.
+    next_experiment: a command that would tell more. about: what differs and the causes tell of, as Differing has it.
     """
 
     parts: list[Activity]
@@ -42,6 +42,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     asked_variables: list[str] = []
     noise: list[str] = []
     next_experiment: str | None = None
+    about: list[str] = []
 
 
 class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,10 +102,12 @@ class Mean(msgspec.Struct, frozen=True, kw_only=True):
 class Differing(msgspec.Struct, frozen=True, kw_only=True):
     """What tells two places apart, in words. layer: None where it is what the arms ask for, or where processes were.
 
+    about: the field of the place, such as "limits.cpu_quota", else the one of the arms, such as "arm.cpus".
     is_known: whether it is known what it does to results.
     """
 
     words: str
+    about: str
     layer: Layer | None = None
     is_known: bool = False
 

@@ -40,18 +40,28 @@ def differing(baseline: Side, side: Side, found: Mapping[str, Difference]) -> li
     return [
         *(_of_change(change, baseline, side) for change in [*changes, *_varying_variables(found, baseline, side)]),
         *(
-            Differing(words=words, is_known=RULE_OF_SETTING[field] is not None)
+            Differing(words=words, about=of_setting(field), is_known=RULE_OF_SETTING[field] is not None)
             for field, words in settings(baseline, side, changes)
         ),
-        *(Differing(words=words) for name, words in set_variables(baseline, side) if f"{_VARIABLES}{name}" not in told),
+        *(
+            Differing(words=words, about=of_setting(f"variables.{name}"))
+            for name, words in set_variables(baseline, side)
+            if f"{_VARIABLES}{name}" not in told
+        ),
         *placement(baseline, side, changes),
     ]
+
+
+def of_setting(field: str) -> str:
+    """What a field of the arms is called as Differing.about."""
+    return f"arm.{field}"
 
 
 def _of_change(change: Change, baseline: Side, side: Side) -> Differing:
     meaning = meaning_of(change.field)
     words = _words(change, baseline.name, side.name)
-    return Differing(words=words, layer=meaning.layer, is_known=meaning.rule is not None and change.kind == "differs")
+    is_known = meaning.rule is not None and change.kind == "differs"
+    return Differing(words=words, about=change.field, layer=meaning.layer, is_known=is_known)
 
 
 def _words(change: Change, one: str, other: str) -> str:
@@ -143,7 +153,7 @@ def placement(baseline: Side, side: Side, changes: Sequence[Change]) -> list[Dif
         "software.threads": [_count(each.threads) for each in (one, other)],
     }
     return [
-        Differing(words=f"{here} in {baseline.name} and {there} in {side.name}", is_known=True)
+        Differing(words=f"{here} in {baseline.name} and {there} in {side.name}", about=field, is_known=True)
         for field, (here, there) in words.items()
         if field not in told and here != there
     ]

@@ -134,13 +134,14 @@ def _by_places(
         *limited_later(baseline, side, seen),
         *(([*stopped(case, seen)] or stops[:1]) if parts else ()),
     ]
-    found, likely = causes([*can_move, *_beside(case)], case, differing, baseline, side, known=known_causes)
+    found = causes([*can_move, *_beside(case)], case, differing, baseline, side, known=known_causes)
     return Explanation(
         parts=parts,
         evidence=[*evidence_beside(case, baseline, side, seen), *evidence(case, arm, seen)],
         noise=noise_beside(noise(case, seen), baseline, side),
-        causes=found,
-        likely=likely,
+        causes=found.causes,
+        likely=found.likely,
+        about=found.about,
         asked_variables=asked_variables(baseline, side),
         next_experiment=_next_experiment(case, arm, (baseline, side), can_move),
     )
@@ -149,7 +150,10 @@ def _by_places(
 def _of_refused(case: CaseComparison, differing: Difference | None, baseline: Side, side: Side) -> Explanation | None:
     """None where nothing that differs is known to refuse such a thing."""
     found = list(refusals(case, differing, baseline, side))
-    return Explanation(parts=[], evidence=[], causes=found, likely=found[0]) if found else None
+    if not found:
+        return None
+    words, about = [each.words for each in found], [each for cause in found for each in cause.about]
+    return Explanation(parts=[], evidence=[], causes=words, likely=words[0], about=about)
 
 
 def _parts(case: CaseComparison) -> list[Activity]:

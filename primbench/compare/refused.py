@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from primbench.compare.differing import settings
+from primbench.compare.cause import Cause
+from primbench.compare.differing import of_setting, settings
 from primbench.compare.ruled import can_refuse
 from primbench.doctor.against import by_rule, in_words, short
 from primbench.spec.arm import RULE_OF_SETTING
@@ -33,17 +34,17 @@ _SAID = {
 }
 
 
-def refusals(case: CaseComparison, differing: Difference | None, baseline: Side, side: Side) -> Iterator[str]:
+def refusals(case: CaseComparison, differing: Difference | None, baseline: Side, side: Side) -> Iterator[Cause]:
     """What differs between the places and refuses what the case says was refused to it."""
     reason = case.reason or ""
     found = _different(case, differing, baseline, side)
     for refusing in (name for name, said in _SAID.items() if re.search(said, reason)):
-        yield from (words for name, words in found if name == refusing)
+        yield from (cause for name, cause in found if name == refusing)
 
 
 def _different(
     case: CaseComparison, differing: Difference | None, baseline: Side, side: Side
-) -> list[tuple[str | None, str]]:
+) -> list[tuple[str | None, Cause]]:
     """Names of rules, each with a difference that comes under it; what the reason names itself comes first.
 
     None of a limit that leaves more where the case fails.
@@ -57,6 +58,9 @@ def _different(
     changes.sort(key=lambda each: short(each[1].field) not in (case.reason or ""))
     asked = settings(baseline, side, [change for _, change in changes])
     return [
-        *((name, in_words(change, f"in {baseline.name}", f"in {side.name}")) for name, change in changes),
-        *((RULE_OF_SETTING[field], words) for field, words in asked),
+        *(
+            (name, Cause(in_words(change, f"in {baseline.name}", f"in {side.name}"), about=(change.field,)))
+            for name, change in changes
+        ),
+        *((RULE_OF_SETTING[field], Cause(words, about=(of_setting(field),))) for field, words in asked),
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from primbench.compare.cause import OF_UNKNOWN_EFFECT, Cause
 from primbench.compare.criteria import problem_of
 from primbench.compare.dear_calls import MOST_TIMES_A_CHEAP_CALL
-from primbench.compare.differing import settings
+from primbench.compare.differing import of_setting, settings
 from primbench.doctor.against import by_rule, in_words, short
 from primbench.doctor.rules import RULES
 from primbench.doctor.variables import VARIABLES
@@ -132,21 +132,23 @@ def by_settings(moved: Moved, changes: Sequence[Change], baseline: Side, side: S
         rule = next((each for each in RULES if each.name == RULE_OF_SETTING[field]), None)
         if rule is not None and moved.comes_under(rule):
             most = moved.most(rule)
-            yield Cause(f"{rule.cause}: {words}", 1 / most, most, str(rule.cause), rule.upstream, rule.stops)
+            told, title = f"{rule.cause}: {words}", str(rule.cause)
+            yield Cause(told, 1 / most, most, title, rule.upstream, rule.stops, about=(of_setting(field),))
 
 
 def _by_changes(rule: Rule, changes: Sequence[Change], most: float, baseline: Side, side: Side) -> Cause:
     """The cause that a rule makes of changes, the first ones in words."""
     first, more = changes[:MOST_CHANGES], len(changes) - MOST_CHANGES
     words = "; ".join(in_words(each, f"in {baseline.name}", f"in {side.name}") for each in first)
+    about = tuple(each.field for each in first)
     title = _title(rule, changes, side)
     told = f"{title}: {words}{f'; and {more} more' if more > 0 else ''}"
     if title == rule.cause and all(each.field.startswith(_VARIABLES) for each in changes):
         title = f"{title}: {', '.join(short(each.field) for each in first)}"  # else nobody knows which
     if _is_unread(changes[0]):
         told, upstream = f"{told} (nothing is known to read {'it' if len(changes) == 1 else 'them'})", OF_UNKNOWN_EFFECT
-        return Cause(told, *_bounds(rule, changes, most), title, upstream, is_bystander=True)
-    return Cause(told, *_bounds(rule, changes, most), title, rule.upstream, rule.stops)
+        return Cause(told, *_bounds(rule, changes, most), title, upstream, is_bystander=True, about=about)
+    return Cause(told, *_bounds(rule, changes, most), title, rule.upstream, rule.stops, about=about)
 
 
 def _title(rule: Rule, changes: Sequence[Change], side: Side) -> str:

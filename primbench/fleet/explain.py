@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -80,10 +81,15 @@ def _explained(found: OfNode, node: Node, cases: Sequence[OfCase], baseline: Sid
     likely = [each.likely for each in told if each.likely]
     return replace(
         found,
-        evidence=list(dict.fromkeys(words for each in told for words in (*each.evidence, *each.noise))),
-        causes=list(dict.fromkeys(words for each in told for words in each.causes)),
+        evidence=_once([*each.evidence, *each.noise] for each in told),
+        causes=_once(each.causes for each in told),
         likely=max(likely, key=likely.count, default=None),
+        about=_once(each.about for each in told),
     )
+
+
+def _once(found: Iterable[list[str]]) -> list[str]:
+    return list(dict.fromkeys(itertools.chain.from_iterable(found)))
 
 
 def _slower(found: OfNode, cases: Sequence[OfCase], baseline: Side, side: Side) -> list[CaseComparison]:

@@ -92,7 +92,7 @@ class OfNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node in which something is wrong. outlying: by how much it is slower, in what. unmeasured: case -> reason.
 
     evidence, causes: as a comparison with nodes like most has them, the likeliest cause first; likely: in few words.
-    damage: of its file.
+    about: the fields that the causes tell of. damage: of its file.
     """
 
     node: str
@@ -103,6 +103,7 @@ class OfNode(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[str] = []
     causes: list[str] = []
     likely: str | None = None
+    about: list[str] = []
     damage: str | None = None
 
 

@@ -51,8 +51,8 @@ def _changes(arm: ArmComparison, comparison: Comparison, layer: Layer) -> str:
 
 def beside(arm: ArmComparison) -> Iterator[str]:
     """Whatever differs and is told neither beside the effect nor as a cause."""
-    causes = "; ".join(cause for case in arm.cases if case.explanation for cause in case.explanation.causes)
-    untold = [each for each in arm.differing if each.layer not in _layers(arm) and each.words not in causes]
+    told = {each for case in arm.cases if case.explanation for each in case.explanation.about}
+    untold = [each for each in arm.differing if each.layer not in _layers(arm) and each.about not in told]
     for title, is_known in (("differs", True), ("differs, effect unknown", False)):
         yield from _line(title, [each.words for each in untold if each.is_known == is_known])
 

@@ -227,12 +227,11 @@ def _by_reason(found: OfNode) -> dict[str, list[int]]:
 
 def _unlike(fleet: Fleet, found: OfNode) -> Iterator[str]:
     """What no cause tells, and before all else what is known to move results."""
-    told = "; ".join(found.causes)
     words = [
-        f"{name} {shown(each.field, each.value, 'none')}, {shown(each.field, each.usual, 'none')} on {each.nodes} of "
-        f"{len(fleet.nodes)}"
+        f"{each.field.partition('.')[2]} {shown(each.field, each.value, 'none')}, "
+        f"{shown(each.field, each.usual, 'none')} on {each.nodes} of {len(fleet.nodes)}"
         for each in sorted(found.unlike, key=lambda each: each.rule is None)
-        if (name := each.field.partition(".")[2]) not in told
+        if each.field not in found.about
     ]
     if words:
         more = f"; and {len(words) - MOST_NAMES} more" if len(words) > MOST_NAMES else ""

@@ -61,6 +61,7 @@ EXPLAINED = Explanation(
     causes=["in podman alone: the CPU quota grants 0.5 of the 2 CPUs that threads may run on (cpu-quota)"],
     noise=["the CPU was slow beside 20.0% of the samples in podman, 0.0% in host"],
     next_experiment="primbench study --arm host --arm podman:cpus=0.5 --arm podman --primitive gemm",
+    about=["limits.cpu_quota"],
 )  # fmt: skip
 
 
@@ -381,10 +382,20 @@ def test_whatever_differs_is_told_once() -> None:
     found = comparison(
         compared(replace(SLOWER, outcome="slower"), explanation=EXPLAINED),
         differing=[
-            Differing(words="the CPU quota grants 0.5 of the 2 CPUs", layer="limits", is_known=True),
-            Differing(words="memory_limit_bytes is none in host and 1 GiB in podman", layer="limits", is_known=True),
-            Differing(words="cpu_model is a in host and b in podman", layer="machine", is_known=True),
-            *(Differing(words=f"thing {number}") for number in range(9)),
+            Differing(words="how it is told", about="limits.cpu_quota", layer="limits", is_known=True),
+            Differing(
+                words="memory_limit_bytes is none in host and 1 GiB in podman",
+                about="limits.memory_limit_bytes",
+                layer="limits",
+                is_known=True,
+            ),
+            Differing(
+                words="cpu_model is a in host and b in podman",
+                about="machine.cpu_model",
+                layer="machine",
+                is_known=True,
+            ),
+            *(Differing(words=f"thing {number}", about=f"arm.thing{number}") for number in range(9)),
         ],
         effect="machine effect",
     )
