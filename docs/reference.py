@@ -20,6 +20,7 @@ from primbench.registry import backends_of, primitives, summaries
 from primbench.report.plain import markdown
 from primbench.results.file import schema
 from primbench.results.metrics import METRICS
+from primbench.system.meaning import FactId
 from primbench.units import format_time
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def environment() -> Iterator[str]:
     for group in dict.fromkeys(field.partition(".")[0] for field in found):
         of_group = {field: source for field, source in found.items() if field.partition(".")[0] == group}
         yield from ("", f"## {group}", "", *_explained(kinds[group]), "")
-        rows = [[field, *_meant(meaning_of(field)), source] for field, source in of_group.items()]
+        rows = [[field, *_meant(meaning_of(FactId(*field.split(".")))), source] for field, source in of_group.items()]
         yield from _table(["field", "a difference is of", "and comes under", "where it is read"], rows)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from primbench.system.meaning import FactId
 
 LATE = 20
 """Of what is told after all that rules know of."""
@@ -29,7 +32,7 @@ class Cause(NamedTuple):
     stops: bool = False
     check: str = ""
     is_bystander: bool = False
-    about: tuple[str, ...] = ()
+    about: tuple[FactId, ...] = ()
 
     def works_towards(self, ratio: float) -> bool:
         return self.at_most > 1 if ratio > 1 else self.at_least < 1

@@ -24,7 +24,7 @@ from primbench.environment.configuration import is_told_by_what_it_gives, of_var
 from primbench.results.metrics import METRICS
 from primbench.spec.variables import is_for_libraries
 from primbench.system.files import format_cpu_list
-from primbench.system.meaning import Layer
+from primbench.system.meaning import FactId, Layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -55,7 +55,7 @@ class Told(NamedTuple):
 
     causes: list[str]
     likely: str | None
-    about: list[str]
+    about: list[FactId]
 
 
 def causes(
@@ -130,7 +130,7 @@ def _fitting(found: Sequence[Cause], ratios: Sequence[float]) -> Told:
     return Told(words, _likely(enough), _about([*enough, *(each for each, _ in too_little)]))
 
 
-def _about(found: Iterable[Cause]) -> list[str]:
+def _about(found: Iterable[Cause]) -> list[FactId]:
     return list(dict.fromkeys(each for cause in found for each in cause.about))
 
 
@@ -218,7 +218,7 @@ def _variables(parts: Sequence[Activity], differing: Difference | None, baseline
         is_looked_through = name in _LOOKED_THROUGH and "start-up" in parts
         if is_looked_through or not _is_told_elsewhere(name, differing):
             found = Cause(words, upstream=LATE) if is_looked_through else _of_unknown_effect(name, words)
-            yield found._replace(about=(of_setting(f"variables.{name}"),))
+            yield found._replace(about=(of_setting("variables", name),))
 
 
 def _of_unknown_effect(name: str, words: str) -> Cause:
@@ -232,7 +232,7 @@ def _is_told_elsewhere(variable: str, differing: Difference | None) -> bool:
     """
     if is_told_by_what_it_gives(variable):
         return True
-    field = f"software.variables.{variable}"
+    field = FactId("software", "variables", variable)
     changes = differing.stack.changes if differing else []
     varies = meaning_of(field).varies and any((each.field, each.kind) == (field, "varies") for each in changes)
     return is_for_libraries(variable) and not varies

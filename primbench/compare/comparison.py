@@ -18,7 +18,7 @@ from primbench.measurement import notebook
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
 from primbench.spec.naming import name_of
-from primbench.system.meaning import Layer
+from primbench.system.meaning import FactId, Layer
 
 Effect = Literal["stack effect", "machine effect", "neighbour effect", "container effect", "place effect"]
 
@@ -42,7 +42,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     asked_variables: list[str] = []
     noise: list[str] = []
     next_experiment: str | None = None
-    about: list[str] = []
+    about: list[FactId] = []
 
 
 class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,12 +102,12 @@ class Mean(msgspec.Struct, frozen=True, kw_only=True):
 class Differing(msgspec.Struct, frozen=True, kw_only=True):
     """What tells two places apart, in words. layer: None where it is what the arms ask for, or where processes were.
 
-    about: the field of the place, such as "limits.cpu_quota", else the one of the arms, such as "arm.cpus".
+    about: the id of a fact of the place, else ("arm", "cpus"), which is of the arms.
     is_known: whether it is known what it does to results.
     """
 
     words: str
-    about: str
+    about: FactId
     layer: Layer | None = None
     is_known: bool = False
 

@@ -14,7 +14,7 @@ from primbench.environment.configuration import is_told_by_what_it_gives
 from primbench.spec.arm import HOST_IMAGE, RULE_OF_SETTING, SETTING_KEYS
 from primbench.spec.arm import in_words as setting_in_words
 from primbench.system.files import format_cpu_list
-from primbench.system.meaning import Layer
+from primbench.system.meaning import FactId, Layer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,15 +28,15 @@ MOST_OF_A_LIST = 4
 _TOLD_OTHERWISE = {
     "variables", "host", "node", "python", "ssh_config", "runtime_there", "context", "namespace", "selector",
 }  # fmt: skip
-_NAMESPACES = "confinement.namespaces."
-_VARIABLES = "software.variables."
-_PRELOADS = "software.preloads."  # named by the variables that put them first
+_NAMESPACES = ("confinement", "namespaces")
+_VARIABLES = ("software", "variables")
+_PRELOADS = ("software", "preloads")  # named by the variables that put them first
 
 
 def differing(baseline: Side, side: Side, found: Mapping[str, Difference]) -> list[Differing]:
     """found: what the workers saw; then what the arms asked for and nobody saw, and where processes really were."""
     changes = changes_of(found, *get_args(Layer))
-    told = {change.field.replace(_PRELOADS, _VARIABLES) for change in changes}
+    told = {change.field[2] for change in changes if change.field[:2] in (_VARIABLES, _PRELOADS)}
     return [
         *(_of_change(change, baseline, side) for change in [*changes, *_varying_variables(found, baseline, side)]),
         *(
@@ -44,17 +44,17 @@ def differing(baseline: Side, side: Side, found: Mapping[str, Difference]) -> li
             for field, words in settings(baseline, side, changes)
         ),
         *(
-            Differing(words=words, about=of_setting(f"variables.{name}"))
+            Differing(words=words, about=of_setting("variables", name))
             for name, words in set_variables(baseline, side)
-            if f"{_VARIABLES}{name}" not in told
+            if name not in told
         ),
         *placement(baseline, side, changes),
     ]
 
 
-def of_setting(field: str) -> str:
+def of_setting(*field: str) -> FactId:
     """What a field of the arms is called as Differing.about."""
-    return f"arm.{field}"
+    return FactId("arm", *field)
 
 
 def _of_change(change: Change, baseline: Side, side: Side) -> Differing:
@@ -66,8 +66,8 @@ def _of_change(change: Change, baseline: Side, side: Side) -> Differing:
 
 def _words(change: Change, one: str, other: str) -> str:
     """Short where a value tells nothing, or is a long list of which no rule knows what it does."""
-    name = change.field.partition(".")[2]
-    if change.field.startswith(_NAMESPACES):
+    name = change.field.within
+    if change.field[:2] == _NAMESPACES:
         return f"{name} is another"
     if isinstance(change.a, list) and isinstance(change.b, list) and meaning_of(change.field).rule is None:
         lacking = ((one, _lacking(change.a, change.b)), (other, _lacking(change.b, change.a)))
@@ -86,13 +86,13 @@ def _lacking(values: Sequence[object], there: Sequence[object]) -> str:
 def _varying_variables(found: Mapping[str, Difference], baseline: Side, side: Side) -> list[Change]:
     """Variables that need not be alike and no arm sets, but for those of caches and whose doing is compared itself."""
     changes = {
-        change.field: change
+        change.field[2]: change
         for each in found.values()
         for change in (*each.stack.changes, *each.limits.changes)
-        if change.kind == "varies" and change.field.startswith(_VARIABLES)
+        if change.kind == "varies" and change.field[:2] == _VARIABLES
     }
     told = {name for name, _ in set_variables(baseline, side)}
-    return [change for field, change in changes.items() if _tells(field.removeprefix(_VARIABLES), told)]
+    return [change for name, change in changes.items() if _tells(name, told)]
 
 
 def _tells(variable: str, told: Collection[str]) -> bool:
@@ -146,11 +146,11 @@ def placement(baseline: Side, side: Side, changes: Sequence[Change]) -> list[Dif
     """Where the first workers were, by CPUs, and how many threads they had, where no change tells."""
     if not baseline.used or not side.used:
         return []
-    told = {change.field.rpartition(".")[0] for change in changes} | {change.field for change in changes}
+    told = {change.field[:2] for change in changes}
     one, other = baseline.used[0].placement, side.used[0].placement
     words = {
-        "limits.cpus_allowed": [f"placed on CPUs {format_cpu_list(each.cpus)}" for each in (one, other)],
-        "software.threads": [_count(each.threads) for each in (one, other)],
+        FactId("limits", "cpus_allowed"): [f"placed on CPUs {format_cpu_list(each.cpus)}" for each in (one, other)],
+        FactId("software", "threads"): [_count(each.threads) for each in (one, other)],
     }
     return [
         Differing(words=f"{here} in {baseline.name} and {there} in {side.name}", about=field, is_known=True)

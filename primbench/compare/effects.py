@@ -9,7 +9,7 @@ from primbench.compare.machines import are_apart
 from primbench.compare.neighbour import neighbour_of
 from primbench.environment.comparable import meaning_of
 from primbench.environment.difference import Change, Difference, LayerDifference, difference
-from primbench.system.meaning import Layer
+from primbench.system.meaning import FactId, Layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ def _merged(found: Sequence[Difference]) -> Difference:
 
 def _merged_layer(found: Sequence[LayerDifference]) -> LayerDifference:
     """Each field once, as it differs first."""
-    changes: dict[str, Change] = {}
+    changes: dict[FactId, Change] = {}
     for change in (change for each in found for change in each.changes):
         if change.field not in changes or (change.kind, changes[change.field].kind) == ("differs", "unknown"):
             changes[change.field] = change
@@ -64,8 +64,8 @@ def mixed(side: Side) -> Iterator[tuple[Change, int, int]]:
         for (ranks, _), worker in side.workers_of(*served):
             like.setdefault((*served, ranks), []).append(worker)
     for first, *others in like.values():
-        changes: dict[str, Change] = {}
-        counts: Counter[str] = Counter()
+        changes: dict[FactId, Change] = {}
+        counts: Counter[FactId] = Counter()
         for other in others:
             for change in changes_of({"": difference(first.environment, other.environment)}, *OF_ONE_PLACE):
                 changes.setdefault(change.field, change)

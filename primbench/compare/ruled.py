@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from primbench.environment.difference import Change, Difference
 
 MOST_CHANGES = 4
-_VARIABLES = "software.variables."
+_VARIABLES = ("software", "variables")
 _LAUNCHES = ("launch", "data loading")  # of which it is known what they call
 
 
@@ -48,9 +48,9 @@ class Moved(NamedTuple):
 
     def concerns(self, change: Change) -> bool:
         """Whether a change distorts what can have moved, where the doctor knows of that variable what it distorts."""
-        if change.field == "confinement.io_uring":
+        if change.field == ("confinement", "io_uring"):
             return self.makes("io_uring_enter")
-        if change.field == "limits.cpu_group_depth" and problem_of(self.case.case.primitive).work in _LAUNCHES:
+        if change.field == ("limits", "cpu_group_depth") and problem_of(self.case.case.primitive).work in _LAUNCHES:
             return self.makes("futex") or self.makes("clone")
         rule = VARIABLES.get(short(change.field)) if meaning_of(change.field).rule == "variables" else None
         _, _, distorts, _ = rule or (None, None, self.parts, None)
@@ -123,7 +123,7 @@ def _by_what_is_known(changes: Sequence[Change]) -> tuple[list[Change], list[Cha
 
 def _is_unread(change: Change) -> bool:
     """Whether it is of a variable that nothing is known to read."""
-    return change.field.startswith(_VARIABLES) and meaning_of(change.field).read_by is None
+    return change.field[:2] == _VARIABLES and meaning_of(change.field).read_by is None
 
 
 def by_settings(moved: Moved, changes: Sequence[Change], baseline: Side, side: Side) -> Iterator[Cause]:
@@ -143,7 +143,7 @@ def _by_changes(rule: Rule, changes: Sequence[Change], most: float, baseline: Si
     about = tuple(each.field for each in first)
     title = _title(rule, changes, side)
     told = f"{title}: {words}{f'; and {more} more' if more > 0 else ''}"
-    if title == rule.cause and all(each.field.startswith(_VARIABLES) for each in changes):
+    if title == rule.cause and all(each.field[:2] == _VARIABLES for each in changes):
         title = f"{title}: {', '.join(short(each.field) for each in first)}"  # else nobody knows which
     if _is_unread(changes[0]):
         told, upstream = f"{told} (nothing is known to read {'it' if len(changes) == 1 else 'them'})", OF_UNKNOWN_EFFECT

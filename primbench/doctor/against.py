@@ -15,6 +15,7 @@ from primbench.doctor.software import driver_library, library_copies
 from primbench.environment import words
 from primbench.environment.comparable import meaning_of
 from primbench.environment.difference import Change, Difference, difference
+from primbench.system.meaning import FactId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,21 +77,20 @@ def _finding(rule: Rule, changes: Sequence[Change], name: str) -> Finding:
         check=rule.check,
         severity=rule.severity,
         summary=summary,
-        evidence=lines if len(lines) > 1 else [changes[0].field],
+        evidence=lines if len(lines) > 1 else [str(changes[0].field)],
         distorts=rule.distorts,
         advice=f"{rule.effect}; make them equal, or say so where results of the two are compared",
     )
 
 
-def short(field: str) -> str:
-    """The field's name without its group: "limits.cpu_quota" is "cpu_quota"."""
-    group, _, inner = field.partition(".")
-    if not inner or group.endswith("]"):
-        return field
-    return inner.partition(".")[2] if meaning_of(field).by_itself else inner
+def short(field: FactId) -> str:
+    """In words without its group: "limits.cpu_quota" is "cpu_quota"."""
+    if len(field) == 1 or isinstance(field[1], int):
+        return str(field)
+    return str(FactId(*field[2 if meaning_of(field).by_itself else 1 :]))
 
 
-def _word(field: str, value: Any) -> str:
+def _word(field: FactId, value: Any) -> str:
     """All of a node that only one of the places has is there, and no more."""
     return "present" if value and isinstance(value, dict) else words.in_words(field, value)
 

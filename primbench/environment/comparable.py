@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import typing
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,10 +13,10 @@ from primbench.environment.filesystems import STRICTLY
 from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import Library, is_c_library
 from primbench.environment.software import Blas, Software
-from primbench.system.meaning import Meaning
+from primbench.system.meaning import FactId, Meaning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from primbench.environment.confinement import Confinement
 
@@ -39,30 +38,29 @@ _OF_LIMITS = (
 
 
 @functools.cache
-def meaning_of(field: str) -> Meaning:
-    """What a field says, by its name in ``comparable``, such as "limits.cpu_quota" or "devices.gpus[0].uuid".
+def meaning_of(field: FactId) -> Meaning:
+    """What a field of ``comparable`` says.
 
     Raises LookupError for a field of which nothing is declared.
     """
-    meaning = _within(Environment, None, field)
+    meaning = _within(Environment, None, field[:])
     if meaning is None:
         raise LookupError(f"{field}: its struct declares no Meaning for it")
     return meaning
 
 
-def _within(kind: Any, meaning: Meaning | None, rest: str) -> Meaning | None:
-    """kind, meaning: of what ``rest`` lies in. What follows a dictionary's name is a key, dots and all."""
+def _within(kind: Any, meaning: Meaning | None, rest: Sequence[str | int]) -> Meaning | None:
+    """kind, meaning: of what ``rest`` lies in; all of a dictionary's entry says what that says."""
     if not rest:
         return meaning
-    if rest.startswith("[") and meaning is not None:
+    name, *inner = rest
+    if isinstance(name, int) and meaning is not None:
         (element,) = typing.get_args(kind)
-        return _within(element, _of_element(meaning), rest.partition("]")[2])
-    path = rest.removeprefix(".")
+        return _within(element, _of_element(meaning), inner)
     if typing.get_origin(kind) is dict and meaning is not None:
-        return _of_entry(meaning, path)
-    name = re.split(r"[.\[]", path, maxsplit=1)[0]
-    of_field, own = _declared(_fields(kind)[name])
-    return _within(of_field, own or (meaning and (meaning.inside or meaning)), path[len(name) :])
+        return _of_entry(meaning, str(name))
+    of_field, own = _declared(_fields(kind)[str(name)])
+    return _within(of_field, own or (meaning and (meaning.inside or meaning)), inner)
 
 
 def _of_entry(meaning: Meaning, key: str) -> Meaning | None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from primbench.environment.comparable import comparable, meaning_of
 from primbench.environment.words import are_alike
-from primbench.system.meaning import Layer, Meaning
+from primbench.system.meaning import FactId, Layer, Meaning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     be the same.
     """
 
-    field: str
+    field: FactId
     kind: Kind
     a: Any
     b: Any
@@ -77,7 +77,7 @@ def machine_changes(begun: Environment, now: Environment) -> list[Change]:
         each
         for each in difference(begun, now).machine.changes
         if each.kind == "differs"
-        and not (each.field == "machine.memory_bytes" and math.isclose(each.a, each.b, rel_tol=SAME_MEMORY))
+        and not (each.field == ("machine", "memory_bytes") and math.isclose(each.a, each.b, rel_tol=SAME_MEMORY))
     ]
 
 
@@ -91,7 +91,7 @@ def difference(a: Environment, b: Environment, *, same_work: bool = True) -> Dif
     idle = _idle(a.software, b.software) | _unread(a.software, b.software)
     changes = [
         _of_same_work(each, idle) if same_work else _of_other_work(each)
-        for each in _changes("", comparable(a, b), comparable(b, a))
+        for each in _changes(FactId(), comparable(a, b), comparable(b, a))
     ]
     return Difference(**{layer: _layer(layer, found) for layer, found in _by_layer(changes).items()})
 
@@ -111,21 +111,21 @@ def _layer(name: Layer, changes: list[Change]) -> LayerDifference:
     return LayerDifference(same=same, changes=changes)
 
 
-def _changes(field: str, a: Any, b: Any, why_a: str | None = None, why_b: str | None = None) -> Iterator[Change]:
+def _changes(field: FactId, a: Any, b: Any, why_a: str | None = None, why_b: str | None = None) -> Iterator[Change]:
     """why_a, why_b: why a side is not known; both unknown is no difference that could be told."""
     if isinstance(a, dict) and isinstance(b, dict):
         reasons_a, reasons_b = a.get("missing", {}), b.get("missing", {})
         for name in sorted({*a, *b} - {"missing"}):
-            inner = f"{field}.{name}" if field else name
+            inner = FactId(*field, name)
             yield from _changes(inner, a.get(name), b.get(name), reasons_a.get(name), reasons_b.get(name))
     elif _holds_structs(a) and _holds_structs(b):
         for number, (left, right) in enumerate(itertools.zip_longest(a, b)):
-            yield from _changes(f"{field}[{number}]", left, right)
+            yield from _changes(FactId(*field, number), left, right)
     else:
         yield from _changes_of_value(field, a, b, why_a, why_b)
 
 
-def _changes_of_value(field: str, a: Any, b: Any, why_a: str | None, why_b: str | None) -> Iterator[Change]:
+def _changes_of_value(field: FactId, a: Any, b: Any, why_a: str | None, why_b: str | None) -> Iterator[Change]:
     reasons = [why for value, why in ((a, why_a), (b, why_b)) if value is None and why]
     if len(reasons) == 1 or not are_alike(field, a, b):
         kind = _kind(meaning_of(field), a, b, unknown=bool(reasons))
@@ -139,17 +139,17 @@ def _kind(meaning: Meaning, a: Any, b: Any, *, unknown: bool) -> Kind:
     return "unknown" if unknown else "differs"
 
 
-def _idle(a: Software, b: Software) -> set[str]:
+def _idle(a: Software, b: Software) -> set[FactId]:
     """The fields of packages that one place lacks, and the work went without in the other."""
     if a.imported is None or b.imported is None or a.packages is None or b.packages is None:
         return set()
     imported = {*a.imported, *b.imported}
     late = [_LIBRARIES, *([_LIBRARIES_OF_CUDA] if any(map(_LOADS_CUDA_LATE.fullmatch, imported)) else [])]
     lacking = (a.packages.keys() ^ b.packages.keys()) - imported
-    return {f"software.packages.{name}" for name in lacking if not any(each.fullmatch(name) for each in late)}
+    return {FactId("software", "packages", name) for name in lacking if not any(each.fullmatch(name) for each in late)}
 
 
-def _unread(a: Software, b: Software) -> set[str]:
+def _unread(a: Software, b: Software) -> set[FactId]:
     """The fields of variables and files that no library reads which either has loaded."""
     if a.libraries is None or b.libraries is None:
         return set()
@@ -158,12 +158,12 @@ def _unread(a: Software, b: Software) -> set[str]:
     return {field for field, by in readers.items() if by is not None and not any(map(by.fullmatch, loaded))}
 
 
-def _set_from_outside(software: Software) -> list[str]:
+def _set_from_outside(software: Software) -> list[FactId]:
     groups = {"variables": software.variables, "files": software.files}
-    return [f"software.{group}.{name}" for group, found in groups.items() for name in found or ()]
+    return [FactId("software", group, name) for group, found in groups.items() for name in found or ()]
 
 
-def _of_same_work(change: Change, idle: set[str]) -> Change:
+def _of_same_work(change: Change, idle: set[FactId]) -> Change:
     return replace(change, kind="varies") if change.field in idle or _is_done_without(change) else change
 
 

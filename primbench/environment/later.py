@@ -15,6 +15,7 @@ from primbench.environment.costs import open_temporary_s
 from primbench.environment.limits import READERS, Limits
 from primbench.environment.reading import read_all
 from primbench.system.files import attempt
+from primbench.system.meaning import FactId
 
 if TYPE_CHECKING:
     from primbench.environment.fingerprint import Environment
@@ -64,7 +65,7 @@ def _look(told: Environment, folder: str | None, root: Path) -> Later:
 
 
 def _is_other(of_limits: Limits, of_confinement: Confinement, now: Later) -> bool:
-    limited = [name for name in READERS if meaning_of(f"limits.{name}").layer is not None]
+    limited = [name for name in READERS if meaning_of(FactId("limits", name)).layer is not None]
     return (
         any(getattr(of_limits, name) != getattr(now.limits, name) for name in limited)
         or any(getattr(of_confinement, name) != getattr(now.confinement, name) for name in _SETTINGS)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_frequency, format_time
 
+if TYPE_CHECKING:
+    from primbench.system.meaning import FactId
+
 YES_NO = {True: "yes", False: "no"}
 
 
-def in_words(field: str, value: Any, absent: str = "none") -> str:
+def in_words(field: str | FactId, value: Any, absent: str = "none") -> str:
     """In people's units, which the end of the field's name tells: _bytes, _s, _hz or _w. absent: for None."""
     if value is None or value in ("", [], {}):
         return absent if value is None else "none"
@@ -25,22 +28,23 @@ def in_words(field: str, value: Any, absent: str = "none") -> str:
     return str(value)
 
 
-def are_alike(field: str, one: Any, other: Any) -> bool:
+def are_alike(field: str | FactId, one: Any, other: Any) -> bool:
     """Whether a reader could not tell them apart: sizes alike in 3 digits, a list without entries and none."""
     return one == other or in_words(field, one) == in_words(field, other)
 
 
-def _listed(field: str, values: list[Any]) -> str:
+def _listed(field: str | FactId, values: list[Any]) -> str:
     if all(isinstance(each, int) for each in values):
         return format_cpu_list(values)
     return ", ".join(in_words(field, each, "-") for each in values)
 
 
-def _quantity(field: str, value: float) -> str:
-    if field.endswith("_bytes"):
+def _quantity(field: str | FactId, value: float) -> str:
+    name = str(field)
+    if name.endswith("_bytes"):
         return format_bytes(int(value))
-    if field.endswith("_s"):
+    if name.endswith("_s"):
         return format_time(value)
-    if field.endswith("_hz"):
+    if name.endswith("_hz"):
         return format_frequency(value)
-    return f"{value:g} W" if field.endswith("_w") else str(value)
+    return f"{value:g} W" if name.endswith("_w") else str(value)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from primbench.fleet.held import Read
     from primbench.fleet.node import Value, Vocabulary
     from primbench.spec.case import Case
+    from primbench.system.meaning import FactId
 
 
 def against(folder: str, before: Read, now: Read) -> Against:
@@ -74,7 +75,7 @@ def _problem(case: Case) -> bytes:
 
 def _altered(before: Read, now: Read) -> list[Altered]:
     """What each node has otherwise than it had, alike changes together."""
-    found: dict[tuple[str, str, str], Altered] = {}
+    found: dict[tuple[FactId, str, str], Altered] = {}
     for name, node in now.members.nodes.items():
         then = before.known.traits_of(before.members.nodes[name]) if name in before.members.nodes else {}
         own = now.known.traits_of(node)
@@ -86,7 +87,7 @@ def _altered(before: Read, now: Read) -> list[Altered]:
     return sorted(found.values(), key=lambda each: -len(each.nodes))
 
 
-def _different(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+def _different(before: Mapping[FactId, Any], now: Mapping[FactId, Any]) -> Iterator[tuple[FactId, Any, Any]]:
     for field in dict.fromkeys([*now, *before]):
         values = before.get(field), now.get(field)
         if not are_alike(field, *values) and UNKNOWN not in values and moves_results(field):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from primbench.compare.ratio import Estimate
 from primbench.compare.runs import side_of
 from primbench.compare.sides import Side, identity
 from primbench.results.file import read_in_part
+from primbench.system.meaning import FactId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from primbench.fleet.kinds import Peers
     from primbench.fleet.node import Node
 
+_Told = TypeVar("_Told", str, FactId)
 MOST = "most nodes"
 MOST_OF_KIND = "most of its kind"
 TYPICAL = 3  # nodes that stand for most of them
@@ -88,7 +90,7 @@ def _explained(found: OfNode, node: Node, cases: Sequence[OfCase], baseline: Sid
     )
 
 
-def _once(found: Iterable[list[str]]) -> list[str]:
+def _once(found: Iterable[list[_Told]]) -> list[_Told]:
     return list(dict.fromkeys(itertools.chain.from_iterable(found)))
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from primbench.fleet.outliers import FALSE_ALARMS
 from primbench.spec.case import Case
+from primbench.system.meaning import FactId
 
 FALSE_ALARMS_OF_CHANGE = FALSE_ALARMS / 2
 """Of the fleet as a whole beside an earlier one, and as many of its nodes: both together keep to FALSE_ALARMS."""
@@ -70,7 +71,7 @@ class Unlike(msgspec.Struct, frozen=True, kw_only=True):
     rule: of what it is known to do to results, by name; None where it is not known to do any.
     """
 
-    field: str
+    field: FactId
     value: Any
     usual: Any
     nodes: int
@@ -82,7 +83,7 @@ class Varied(msgspec.Struct, frozen=True, kw_only=True):
     its nodes.
     """
 
-    field: str
+    field: FactId
     usual: Any
     nodes: int
     others: list[tuple[Any, list[str]]]
@@ -103,7 +104,7 @@ class OfNode(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[str] = []
     causes: list[str] = []
     likely: str | None = None
-    about: list[str] = []
+    about: list[FactId] = []
     damage: str | None = None
 
 
@@ -136,7 +137,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 class Altered(msgspec.Struct, frozen=True, kw_only=True):
     """A field that nodes had otherwise in the earlier fleet, of those that are known to move results."""
 
-    field: str
+    field: FactId
     before: Any
     now: Any
     nodes: list[str]

@@ -9,6 +9,7 @@ from primbench.environment.comparable import meaning_of
 from primbench.environment.words import are_alike
 from primbench.fleet.findings import Unlike, Varied
 from primbench.fleet.node import UNKNOWN
+from primbench.system.meaning import FactId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from primbench.fleet.node import Node, Vocabulary
 
 
-MEASURED_BY = "primbench_version"  # moves results as what a rule knows does
+MEASURED_BY = FactId("primbench_version")  # moves results as what a rule knows does
 
 
-def moves_results(field: str) -> bool:
+def moves_results(field: FactId) -> bool:
     """Whether it is known to."""
     return field == MEASURED_BY or meaning_of(field).rule is not None
 
@@ -35,11 +36,11 @@ class Majority:
         seen = [node for node in nodes.values() if node.traits]
         self._seen = len(seen)
         counts = Counter(number for node in seen for number in node.traits)
-        of_field: dict[str, list[tuple[Any, int]]] = {}
+        of_field: dict[FactId, list[tuple[Any, int]]] = {}
         for number, count in counts.items():
             name, value = known.traits[number]
             of_field.setdefault(name, []).append((value, count))
-        self._commonest: dict[str, tuple[Any, int]] = {}
+        self._commonest: dict[FactId, tuple[Any, int]] = {}
         for name, found in of_field.items():
             without = self._seen - sum(count for _, count in found)
             self._commonest[name] = max([*found, (None, without)], key=lambda each: each[1])
@@ -61,7 +62,7 @@ class Majority:
 
     def varied(self, nodes: Mapping[str, Node]) -> list[Varied]:
         """The fields in which nodes differ, of those that are known to move results, and that some have in common."""
-        others: dict[str, list[tuple[Any, list[str]]]] = {}
+        others: dict[FactId, list[tuple[Any, list[str]]]] = {}
         for name, node in nodes.items():
             for each in self._unlike(node):
                 if each.nodes > 1 and moves_results(each.field):

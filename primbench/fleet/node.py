@@ -13,6 +13,7 @@ from primbench.environment.comparable import comparable, meaning_of
 from primbench.environment.words import in_words
 from primbench.results.file import read_in_part
 from primbench.spec.fleet import Member
+from primbench.system.meaning import FactId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -76,16 +77,16 @@ class Vocabulary:
     """
 
     cases: dict[bytes, Case] = field(default_factory=dict)
-    traits: list[tuple[str, Any]] = field(default_factory=list)
-    _numbers: dict[tuple[str, str], int] = field(default_factory=dict)
+    traits: list[tuple[FactId, Any]] = field(default_factory=list)
+    _numbers: dict[tuple[FactId, str], int] = field(default_factory=dict)
 
-    def number(self, name: str, value: Any) -> int:
+    def number(self, name: FactId, value: Any) -> int:
         found = self._numbers.setdefault((name, in_words(name, value)), len(self.traits))
         if found == len(self.traits):
             self.traits.append((name, value))
         return found
 
-    def traits_of(self, node: Node) -> dict[str, Any]:
+    def traits_of(self, node: Node) -> dict[FactId, Any]:
         """Its fields with their values; {} where no worker came up."""
         return dict(self.traits[number] for number in node.traits)
 
@@ -165,24 +166,24 @@ def _least_s(metric: Metric, found: Samples) -> float:
     return (sum(sums) - sums[highest]) / (sum(counts) - counts[highest])
 
 
-def _traits(results: Results) -> Iterator[tuple[str, Any]]:
+def _traits(results: Results) -> Iterator[tuple[FactId, Any]]:
     if not results.workers:
         return
     environment = results.workers[0].environment
-    for name, value in _flat("", comparable(environment, environment)):
+    for name, value in _flat(FactId(), comparable(environment, environment)):
         meaning = meaning_of(name)
         if meaning.layer is not None and not meaning.varies:
             yield name, value
 
 
-def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _flat(name: FactId, value: Any) -> Iterator[tuple[FactId, Any]]:
     """Fields as ``environment.difference`` names them; None is none, or no limit, and what is not known UNKNOWN."""
     if isinstance(value, dict):
         for inner, of_inner in _with_unknown(value).items():
-            yield from _flat(f"{name}.{inner}" if name else inner, of_inner)
+            yield from _flat(FactId(*name, inner), of_inner)
     elif isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
         for number, each in enumerate(value):
-            yield from _flat(f"{name}[{number}]", each)
+            yield from _flat(FactId(*name, number), each)
     else:
         yield name, value
 

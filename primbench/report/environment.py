@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from primbench.environment.difference import Change, Difference, LayerDifference
     from primbench.environment.fingerprint import Environment
+    from primbench.system.meaning import FactId
 
 
 def listing(environment: Environment, sources: Mapping[str, str]) -> str:
@@ -62,7 +63,7 @@ def _numbered(value: Any) -> Any:
     return value
 
 
-def shown(name: str, value: Any, absent: str = "-") -> str:
+def shown(name: str | FactId, value: Any, absent: str = "-") -> str:
     """in_words(), with nothing in it that could steer a terminal."""
     return printable(in_words(name, value, absent))
 
@@ -82,7 +83,7 @@ def _part(name: str, part: LayerDifference) -> str:
 
 
 def _side_by_side(change: Change) -> tuple[str, ...]:
-    absent = "no limit" if change.field.startswith("limits.") else "none"
+    absent = "no limit" if change.field[0] == "limits" else "none"
     a, b, note = change.a, change.b, ""
     if change.reason is not None:
         absent, note = "unknown", f"({printable(change.reason)})"
@@ -90,7 +91,7 @@ def _side_by_side(change: Change) -> tuple[str, ...]:
         note = "(varies)"
     elif _is_set(a) and _is_set(b):
         a, b, note = [each for each in a if each not in b], [each for each in b if each not in a], "(on one side only)"
-    return change.field, shown(change.field, a, absent), shown(change.field, b, absent), note
+    return str(change.field), shown(change.field, a, absent), shown(change.field, b, absent), note
 
 
 def _is_set(value: Any) -> bool:

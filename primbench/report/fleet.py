@@ -228,7 +228,7 @@ def _by_reason(found: OfNode) -> dict[str, list[int]]:
 def _unlike(fleet: Fleet, found: OfNode) -> Iterator[str]:
     """What no cause tells, and before all else what is known to move results."""
     words = [
-        f"{each.field.partition('.')[2]} {shown(each.field, each.value, 'none')}, "
+        f"{each.field.within} {shown(each.field, each.value, 'none')}, "
         f"{shown(each.field, each.usual, 'none')} on {each.nodes} of {len(fleet.nodes)}"
         for each in sorted(found.unlike, key=lambda each: each.rule is None)
         if each.field not in found.about

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from primbench.system.meaning import FactId
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -79,11 +81,18 @@ def _cell(value: object) -> object:
 
 
 def json_of(value: object) -> str:
-    """A JSON document in which all characters that could steer a terminal are escaped."""
+    """A JSON document in which all characters that could steer a terminal are escaped, and ids of facts are texts."""
     import msgspec
 
-    document = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
+    document = msgspec.json.format(msgspec.json.encode(value, enc_hook=_of_no_type), indent=1).decode()
     return "\n".join(map(_escaped, document.split("\n"))) + "\n"
+
+
+def _of_no_type(value: object) -> str:
+    """An id as a text. Raises TypeError for what else JSON has no form of."""
+    if isinstance(value, FactId):
+        return str(value)
+    raise TypeError(f"JSON has no form of {type(value)}")
 
 
 def json_line(value: object) -> str:

@@ -5,7 +5,8 @@ Differences between two places, `doctor --against` and the causes of a compariso
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     import re
@@ -13,6 +14,43 @@ if TYPE_CHECKING:
 
 Layer = Literal["stack", "limits", "confinement", "machine"]
 """Of a place: its software, what of it may be used, what stands between a process and the kernel, and the rest."""
+
+
+class FactId(Sequence[Any]):
+    """The id of a fact: the names on the way to it, keys of dictionaries and numbers in lists among them.
+
+    FactId("software", "variables", "OMP_NUM_THREADS"), FactId("devices", "gpus", 0, "uuid"). It is equal to a tuple of
+    the same parts, and a slice of it is one; only to be printed and in JSON it is a text: "devices.gpus[0].uuid".
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, *parts: str | int) -> None:
+        self._parts = parts
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._parts[at]
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __eq__(self, other: object) -> bool:
+        return self._parts == (other._parts if isinstance(other, FactId) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._parts)
+
+    def __str__(self) -> str:
+        words = (f"[{each}]" if isinstance(each, int) else f".{each}" for each in self._parts)
+        return "".join(words).removeprefix(".")
+
+    __repr__ = __str__
+
+    @property
+    def within(self) -> str:
+        """In words without the group that it is of: "cpu_quota", "gpus[0].uuid"."""
+        numbers = next((at for at, each in enumerate(self._parts) if at and isinstance(each, str)), len(self))
+        return str(FactId(*self._parts[numbers:]))
 
 
 class Meaning(NamedTuple):

@@ -873,7 +873,7 @@ def test_a_side_of_two_machines_is_told_and_names_the_effect(made_study: MadeStu
     found = compare(moved(results, "podman"))
     assert ("machine effect", ["podman"]) == (first(found).effect, [*found.mixed])
     ((change, *counts),) = map(msgspec.structs.astuple, found.mixed["podman"])
-    assert ("machine.cpu_model", "another", [4, 8]) == (change.field, change.b, counts)
+    assert ("machine.cpu_model", "another", [4, 8]) == (str(change.field), change.b, counts)
     together = compare(moved(results, "host", "podman"))
     assert ("container effect", ["host", "podman"]) == (first(together).effect, [*together.mixed]), "pair by pair"
 
@@ -888,7 +888,7 @@ def test_a_second_worker_of_one_process_is_looked_at_too(made_study: MadeStudy) 
         results, workers=[*results.workers, worker], records=[*results.records, replace(results.records[-1], worker=2)]
     )
     found = compare(resumed)
-    (mixed,) = [each for each in found.mixed["podman"] if each.change.field == "machine.kernel"]
+    (mixed,) = [each for each in found.mixed["podman"] if each.change.field == ("machine", "kernel")]
     assert ("machine effect", "2.6", 1, 2) == (first(found).effect, mixed.change.b, mixed.workers, mixed.of)
 
 

@@ -29,7 +29,7 @@ def names(report: Report, place: MakePlace) -> bool:
     changes = [
         change for layer in (found.stack, found.limits, found.confinement, found.machine) for change in layer.changes
     ]
-    return any(change.field.startswith(name) and meaning_of(change.field).rule for change in changes)
+    return any(str(change.field).startswith(name) and meaning_of(change.field).rule for change in changes)
 
 
 def test_each_report_once() -> None:

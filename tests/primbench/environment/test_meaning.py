@@ -13,14 +13,15 @@ from primbench.environment.fingerprint import Environment
 from primbench.environment.limits import Limits
 from primbench.environment.machine import Machine
 from primbench.environment.software import Software
-from primbench.system.meaning import Meaning
+from primbench.report.plain import json_of
+from primbench.system.meaning import FactId, Meaning
 
 GROUPS: dict[str, type[msgspec.Struct]] = {
-    "machine.": Machine, "limits.": Limits, "confinement.": Confinement, "software.": Software, "devices.": Devices,
+    "machine": Machine, "limits": Limits, "confinement": Confinement, "software": Software, "devices": Devices,
 }  # fmt: skip
 FIELDS = [
-    *(name for name in Environment.__struct_fields__ if f"{name}." not in GROUPS and name != "missing"),
-    *(f"{group}{name}" for group, kind in GROUPS.items() for name in kind.__struct_fields__ if name != "missing"),
+    *(FactId(name) for name in Environment.__struct_fields__ if name not in GROUPS and name != "missing"),
+    *(FactId(group, name) for group, kind in GROUPS.items() for name in kind.__struct_fields__ if name != "missing"),
 ]
 
 
@@ -40,9 +41,8 @@ def test_every_rule_that_a_field_names_is_one_of_the_doctor() -> None:
         "PYTHONPYCACHEPREFIX",
     )
     keys = (*variables, "LD_PRELOAD", "malloc", "NumPy's gemm", "/etc/nccl.conf", "libc")
-    meanings = [
-        meaning_of(field) for field in (*FIELDS, "devices.gpu_count", "devices.gpus[0].name", "software.kernels")
-    ]
+    more = (FactId("devices", "gpu_count"), FactId("devices", "gpus", 0, "name"), FactId("software", "kernels"))
+    meanings = [meaning_of(field) for field in (*FIELDS, *more)]
     of_entries = [
         each.entry(key) if callable(each.entry) else each.entry for each in meanings for key in keys if each.entry
     ]
@@ -53,20 +53,34 @@ def test_every_rule_that_a_field_names_is_one_of_the_doctor() -> None:
 @pytest.mark.parametrize(
     ("field", "layer", "rule"),
     [
-        ("devices.gpus[1]", "limits", None),  # one that is handed in or not
-        ("devices.gpus[1].power_limit_w", "machine", "gpu"),
-        ("nodes[0].cpus", "machine", "machine"),
-        ("nodes[0].distances.1", None, None),
-        ("software.libraries.numpy/_core/a.b[0]", "stack", "libraries"),
-        ("confinement.runtime.in_container", "confinement", None),
+        (FactId("devices", "gpus", 1), "limits", None),  # one that is handed in or not
+        (FactId("devices", "gpus", 1, "power_limit_w"), "machine", "gpu"),
+        (FactId("nodes", 0, "cpus"), "machine", "machine"),
+        (FactId("nodes", 0, "distances", "1"), None, None),
+        (FactId("software", "libraries", "numpy/_core/a.b", 0), "stack", "libraries"),
+        (FactId("confinement", "runtime", "in_container"), "confinement", None),
+        (FactId("software", "packages", "limits.cpu_quota"), "stack", "packages"),
     ],
 )
 def test_what_lies_within_a_field_has_its_meaning_or_one_of_its_own(
-    field: str, layer: str | None, rule: str | None
+    field: FactId, layer: str | None, rule: str | None
 ) -> None:
     assert (layer, rule) == meaning_of(field)[:2]
 
 
 def test_a_field_without_a_meaning_is_named() -> None:
     with pytest.raises(LookupError, match="missing: its struct declares no Meaning"):
-        meaning_of("limits.missing")
+        meaning_of(FactId("limits", "missing"))
+
+
+def test_an_id_is_its_parts_and_a_text_only_to_be_shown() -> None:
+    (field,) = {FactId("devices", "gpus", 0, "uuid"), FactId("devices", "gpus", 0, "uuid")}
+    assert field == ("devices", "gpus", 0, "uuid")
+    assert field[:2] == ("devices", "gpus")
+    assert ("devices.gpus[0].uuid", "gpus[0].uuid") == (str(field), field.within)
+    one, other = FactId("software", "files", "a.b"), FactId("software", "files", "a", "b")
+    assert str(one) == str(other)
+    assert one != other
+    assert '{\n "field": "nodes[0].cpus"\n}\n' == json_of({"field": FactId("nodes", 0, "cpus")})
+    with pytest.raises(TypeError, match="has no form"):
+        json_of(object())

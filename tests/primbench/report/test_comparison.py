@@ -22,6 +22,7 @@ from primbench.report import comparison as report
 from primbench.report.comparison import text
 from primbench.spec.case import Case
 from primbench.spec.naming import name_of
+from primbench.system.meaning import FactId
 
 from .exports import exports_of
 
@@ -61,7 +62,7 @@ EXPLAINED = Explanation(
     causes=["in podman alone: the CPU quota grants 0.5 of the 2 CPUs that threads may run on (cpu-quota)"],
     noise=["the CPU was slow beside 20.0% of the samples in podman, 0.0% in host"],
     next_experiment="primbench study --arm host --arm podman:cpus=0.5 --arm podman --primitive gemm",
-    about=["limits.cpu_quota"],
+    about=[FactId("limits", "cpu_quota")],
 )  # fmt: skip
 
 
@@ -191,7 +192,7 @@ def test_a_machine_that_was_too_busy_is_the_first_line() -> None:
 
 
 def test_a_side_that_was_not_one_place_is_the_first_line() -> None:
-    change = Change(field="machine.kernel", kind="differs", a="6.1", b="6.8")
+    change = Change(field=FactId("machine", "kernel"), kind="differs", a="6.1", b="6.8")
     first, *_ = lines(comparison(compared(SLOWER), mixed={"podman": [Mixed(change, 3, 8)]}))
     assert first.startswith("NOT ONE PLACE: podman ran with machine.kernel 6.1, in 3 of 8 processes 6.8. ")
 
@@ -382,20 +383,20 @@ def test_whatever_differs_is_told_once() -> None:
     found = comparison(
         compared(replace(SLOWER, outcome="slower"), explanation=EXPLAINED),
         differing=[
-            Differing(words="how it is told", about="limits.cpu_quota", layer="limits", is_known=True),
+            Differing(words="how it is told", about=FactId("limits", "cpu_quota"), layer="limits", is_known=True),
             Differing(
                 words="memory_limit_bytes is none in host and 1 GiB in podman",
-                about="limits.memory_limit_bytes",
+                about=FactId("limits", "memory_limit_bytes"),
                 layer="limits",
                 is_known=True,
             ),
             Differing(
                 words="cpu_model is a in host and b in podman",
-                about="machine.cpu_model",
+                about=FactId("machine", "cpu_model"),
                 layer="machine",
                 is_known=True,
             ),
-            *(Differing(words=f"thing {number}", about=f"arm.thing{number}") for number in range(9)),
+            *(Differing(words=f"thing {number}", about=FactId("arm", f"thing{number}")) for number in range(9)),
         ],
         effect="machine effect",
     )

@@ -12,6 +12,7 @@ from primbench.environment.libraries import Library
 from primbench.report.environment import comparison, listing, shown
 from primbench.system.cores import Cache
 from primbench.system.gpu import Gpu
+from primbench.system.meaning import FactId
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_the_caches_of_a_large_machine_are_one_line(found: Environment) -> None:
 
 
 def change(field: str, a: Any, b: Any, **others: Any) -> Change:
-    return Change(**{"field": field, "kind": "differs", "a": a, "b": b} | others)
+    return Change(**{"field": FactId(*field.split(".")), "kind": "differs", "a": a, "b": b} | others)
 
 
 def test_comparison_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
