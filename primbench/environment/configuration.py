@@ -26,12 +26,13 @@ _LABELS = {"CUDA_VERSION", "CUDNN_VERSION", "NCCL_VERSION", "NVIDIA_PRODUCT_NAME
 _CONFIGURATION_FILES = ("/etc/nccl.conf", "~/.nccl.conf", ".numba_config.yaml")  # the last in the working folder
 _RULES_OF_FILES = {r".*nccl.*": "nccl", r".*numba.*": "cpu-kernels"}
 _NAMING_FILES = ("NCCL_CONF_FILE", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "CUBLASLT_CONFIG_FILE")
+_IN_TEMPORARY_FILES = ""
 # Variable -> the folder where it is not set; None where no cache is kept then.
 _CACHES = {
     "CUDA_CACHE_PATH": "~/.nv/ComputeCache",
     "CUPY_CACHE_DIR": "~/.cupy/kernel_cache",
     "NUMBA_CACHE_DIR": None,
-    "TORCHINDUCTOR_CACHE_DIR": "/tmp",
+    "TORCHINDUCTOR_CACHE_DIR": _IN_TEMPORARY_FILES,
     "TRITON_CACHE_DIR": "~/.triton/cache",
 }
 
@@ -171,7 +172,13 @@ def configuration_files(root: Path, environ: Mapping[str, str] = os.environ) -> 
 def cache_names(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Variable -> the folder that it names or that is used without it, "~" in it; none where no cache is kept."""
     folders = {name: environ.get(name) or usual for name, usual in _CACHES.items()}
-    return {name: folder for name, folder in folders.items() if folder is not None}
+    found = {name: folder for name, folder in folders.items() if folder is not None}
+    return {name: folder or temporary_files(environ) for name, folder in found.items()}
+
+
+def temporary_files(environ: Mapping[str, str] = os.environ) -> str:
+    """The folder that temporary files are made in, as the variables of a process say."""
+    return environ.get("TMPDIR") or "/tmp"
 
 
 def cache_folders(root: Path) -> dict[str, str]:

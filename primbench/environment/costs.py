@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from primbench.environment.filesystems import temporary_files
+from primbench.environment.configuration import temporary_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

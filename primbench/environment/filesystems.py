@@ -11,12 +11,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from primbench.environment import bytecode
-from primbench.environment.configuration import cache_names, homely, in_home
+from primbench.environment.configuration import cache_names, homely, in_home, temporary_files
 from primbench.system.files import holding, read_mounts
 from primbench.system.processes import environ_of, folder_of, root_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from primbench.system.files import Mount
@@ -144,11 +144,6 @@ def _folders() -> list[tuple[str, str]]:
         *cache_names().items(),
     ]
     return [(what, os.path.realpath(os.path.expanduser(folder))) for what, folder in folders]
-
-
-def temporary_files(environ: Mapping[str, str] = os.environ) -> str:
-    """The folder that temporary files are made in, as the variables of a process say."""
-    return environ.get("TMPDIR") or "/tmp"
 
 
 def steps_to_temporary_files() -> int:

@@ -314,6 +314,11 @@ def test_caches_are_writable_or_say_why_not(clean: pytest.MonkeyPatch, look: Loo
     assert expected == found
 
 
+def test_torch_keeps_what_it_compiles_among_the_temporary_files(clean: pytest.MonkeyPatch, look: Look) -> None:
+    clean.setenv("TMPDIR", "/etc/nccl.conf/tmp")
+    assert "/etc/nccl.conf is no folder" == (look().software.caches or {})["TORCHINDUCTOR_CACHE_DIR"]
+
+
 def test_cache_switched_off_is_said(clean: pytest.MonkeyPatch, look: Look) -> None:
     clean.setenv("CUDA_CACHE_DISABLE", "1")
     assert "disabled by CUDA_CACHE_DISABLE" == (look().software.caches or {}).get("CUDA_CACHE_PATH")
