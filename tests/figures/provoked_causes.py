@@ -59,18 +59,101 @@ AT_START = {  # folder -> what a Python runs at its start that has it in its sea
     "hidden": "import os\nif 'PROVOKED' in os.environ:\n import time, numpy\n real = numpy.matmul\n"
     " def slow(*given, **named):\n  time.sleep(2e-4)\n  return real(*given, **named)\n numpy.matmul = slow\n",
     "many": "import sys\nsys.path[:0] = ['/usr'] * 800\n",
+    "executable": "import ctypes, os\nif 'PROVOKED' in os.environ: ctypes.CDLL(None).prctl(65, 1, 0, 0, 0)\n",
+    "little": "import os, resource\nif 'PROVOKED' in os.environ:\n"
+    " resource.setrlimit(resource.RLIMIT_DATA, (300 << 20, 300 << 20))\n",
+    "limits": "import os, resource\nif 'PROVOKED' in os.environ:\n"
+    " of = (resource.RLIMIT_MSGQUEUE, resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE, resource.RLIMIT_SIGPENDING)\n"
+    " for each in (resource.RLIMIT_CORE, resource.RLIMIT_RSS, 10, *of): resource.setrlimit(each, (0, 0))\n"
+    " resource.setrlimit(resource.RLIMIT_RTTIME, (10**6, 10**6))\n",
+    "forks": "import os\nif 'PROVOKED' in os.environ:\n"
+    " os.register_at_fork(after_in_child=lambda: os.sched_setaffinity(0, {0}))\n",
+    "pool": """
+import os, threading, time
+
+def bind():
+    first, own = os.getpid(), threading.get_native_id()
+    while True:
+        for each in {*map(int, os.listdir("/proc/self/task"))} - {first, own}:
+            if "PROVOKED" in os.environ: os.sched_setaffinity(each, {0})
+        time.sleep(0.05)
+
+threading.Thread(target=bind, daemon=True).start()
+""",
+    "calls": """
+import ctypes, os, struct
+
+def filters(looked_at, count=4, length=4000):
+    \"\"\"Of all calls but one the kernel knows that they pass, of that one an argument is divided over and over.\"\"\"
+    steps = [(0x20, 0, 0, 0), (0x15, 0, 1, looked_at), (0x05, 0, 0, 1), (0x06, 0, 0, 0x7FFF0000), (0x20, 0, 0, 24)]
+    steps += [(0x34, 0, 0, 3)] * length + [(0x06, 0, 0, 0x7FFF0000)]
+    text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(text)))
+    libc = ctypes.CDLL(None)
+    libc.prctl(38, 1, 0, 0, 0)
+    for _ in range(count): libc.prctl(22, 2, ctypes.byref(program))
+
+filters(9 if "PROVOKED" in os.environ else 500)  # mmap, on x86-64
+""",
 }
+ALLOCATED = "memcpy = [{ bytes = 268435456 }]"
+COMPILED = 'model = [{ network = "compiled", mode = "inference" }]'
+LOADED = 'loader = [{ items = 256, item_bytes = 150528, workers = 2, decode = "png" }]'
+NO_EXEC = Path("/run/primbench-noexec")
+NETWORK = """
+import numpy as np
+import torch
+
+from primbench.problem.network import Network
+
+
+class Layer(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(3, 2)
+        self.compiled = torch.compile(lambda x: torch.nn.functional.gelu(x) + 1)
+
+    def forward(self, x):
+        return self.compiled(super().forward(x))
+
+
+class Compiled(Network, name="compiled"):
+    \"\"\"A layer that torch compiles.\"\"\"
+
+    batch_size = 4
+    original = "none: an example"
+
+    def module(self):
+        return Layer()
+
+    def inputs(self, rng, batch_size):
+        return rng.standard_normal((batch_size, 3), np.float32), rng.integers(0, 2, batch_size)
+
+    def predict(self, module, x, y):
+        return module(x)
+
+    def loss(self, module, x, y):
+        return torch.nn.functional.cross_entropy(module(x), y)
+
+    def optimiser(self, parameters):
+        return torch.optim.SGD(parameters, 0.1)
+
+    def flop(self, batch_size):
+        return 2 * 3 * 2 * batch_size
+"""
 RING = 'files = [{ bytes = 4194304, what = "read", access = ["buffered", "io_uring"] }]'
 
 
 @dataclass(frozen=True)
 class Effect:
-    """arm, against: FOLDER and PATH stand for folders of the script. beside: runs while the study does."""
+    """arm, against: FOLDER and PATH stand for folders of the script. options: of the command, before "study". beside:
+    runs while the study does.
+    """
 
     arm: str
     cases: tuple[str, ...]
     backend: str = "numpy"
     against: str = "host"
+    options: tuple[str, ...] = ()
     beside: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
 
 
@@ -83,6 +166,19 @@ def a_busy_process() -> Iterator[None]:
             yield
         finally:
             spinning.kill()
+
+
+@contextlib.contextmanager
+def folders_in_memory() -> Iterator[None]:
+    """Two of one kind in NO_EXEC, by root, one of them mounted noexec."""
+    with contextlib.ExitStack() as made:
+        made.callback(shutil.rmtree, NO_EXEC, ignore_errors=True)
+        for name, options in (("exec", "size=512m"), ("noexec", "size=512m,noexec")):
+            folder = NO_EXEC / name
+            folder.mkdir(parents=True)
+            subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", folder], check=True)
+            made.callback(subprocess.check_call, ["umount", str(folder)])
+        yield
 
 
 Do = Callable[[int], object]
@@ -237,12 +333,27 @@ EFFECTS = {
     "large environment": Effect(f"host:{MARK},env.LARGE={'x' * 60_000},env.LARGER={'y' * 60_000}", (START, LAUNCH)),
     "idle class": Effect(f"host:cpuset=0,{MARK}", (GETPPID, PRODUCT), against="host:cpuset=0",
                          beside=entered(a_busy_process, late(idle_late, lambda pid: True))),
+    "no executable pages": Effect(f"host:env.PYTHONPATH=FOLDER/executable,{MARK}", (GETPPID, GELU),
+                                 against="host:env.PYTHONPATH=FOLDER/executable", backend="torch"),
+    "data limit": Effect(f"host:env.PYTHONPATH=FOLDER/little,{MARK}", (GETPPID, ALLOCATED),
+                        against="host:env.PYTHONPATH=FOLDER/little"),
+    "slow mmap": Effect(f"host:env.PYTHONPATH=FOLDER/calls,{MARK}", (LAUNCH, START),
+                       against="host:env.PYTHONPATH=FOLDER/calls"),
+    "bound pool": Effect(f"host:env.PYTHONPATH=FOLDER/pool,{MARK}", (GETPPID, PRODUCT),
+                        against="host:env.PYTHONPATH=FOLDER/pool", backend="torch"),
+    "bound loaders": Effect(f"host:env.PYTHONPATH=FOLDER/forks,{MARK}", (GETPPID, LOADED),
+                           against="host:env.PYTHONPATH=FOLDER/forks", backend="torch"),
+    "noexec": Effect(f"host:env.TMPDIR={NO_EXEC}/noexec", (GETPPID, COMPILED), backend="torch",
+                     against=f"host:env.TMPDIR={NO_EXEC}/exec", options=("--kernels", "FOLDER/network.py"),
+                     beside=folders_in_memory),
     "harmless arenas": Effect("host:env.MALLOC_ARENA_MAX=1", (LAUNCH, PRODUCT)),
     "harmless search path": Effect(f"host:{MARK},env.PATH={':'.join(f'/opt/{each}' for each in range(300))}:/usr/bin",
                                    (GETPPID, PRODUCT)),
     "harmless ionice": Effect(f"host:{MARK}", (GETPPID, PRODUCT), beside=watched_early("ionice", "-c", "3", "-p")),
     "harmless locale": Effect("host:env.LANG=tr_TR.UTF-8,env.TZ=Asia/Tokyo", (START, LAUNCH, PRODUCT, SMALL)),
     "harmless hash seed": Effect("host:env.PYTHONHASHSEED=7", (START, LAUNCH, PRODUCT, SMALL)),
+    "harmless limits": Effect(f"host:env.PYTHONPATH=FOLDER/limits,{MARK}", (GETPPID, PRODUCT, START),
+                             against="host:env.PYTHONPATH=FOLDER/limits"),
     "harmless core limit": Effect(f"host:{MARK}", (LAUNCH, PRODUCT), beside=late(
         lambda pid: resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0)))),
 }  # fmt: skip
@@ -258,6 +369,7 @@ def study(effect: Effect, folder: Path, pairs: int) -> None:
     suite, output = folder / "cases.toml", folder / "study.jsonl"
     suite.write_text("\n".join(map(told, effect.cases)) + "\n")
     asked = [
+        *map(told, effect.options),
         "study",
         suite,
         "--arm",
@@ -302,6 +414,7 @@ def main() -> None:
     for name in asked.names or EFFECTS:
         with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as folder:
             (Path(folder) / "hook.c").write_text(HOOK)
+            (Path(folder) / "network.py").write_text(NETWORK)
             if compiler := shutil.which("cc"):
                 subprocess.run(
                     [compiler, "-shared", "-fPIC", "-o", f"{folder}/hook.so", f"{folder}/hook.c", "-ldl"], check=True
