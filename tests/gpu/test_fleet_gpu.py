@@ -27,12 +27,14 @@ BRIEFLY = "timeout:1 attempts:1"  # torchrun asks for these names again and agai
 
 
 def started(node: int, port: int, folder: Path) -> subprocess.Popen[str]:
+    """With the GPU of that number among those that this process may use, and no other."""
+    gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",")[node]
     where = [f"--node-rank={node}", "--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", *where, f"--master-port={port}", "-m", "primbench"]
     brief = ["--backend", "torch", "--device", "cuda:0", "--max-time", "100ms", "--links", "1"]
     return subprocess.Popen(
         ["unshare", "--uts", "sh", "-euc", NAMED, "sh", f"n{node}", *torchrun, *PRODUCTS, *brief, "--fleet", folder],
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": str(node), "NCCL_HOSTID": "one", "RES_OPTIONS": BRIEFLY},
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": gpu, "NCCL_HOSTID": "one", "RES_OPTIONS": BRIEFLY},
         cwd=folder.parent,  # torchrun puts the current folder ahead of what is installed
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
