@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from primbench.report.document import Tone
 
+def say(text: str, *, err: bool = False, nl: bool = True, is_command: bool = False) -> None:
+    """Print what may hold words of a file or of another program: they steer no terminal, whatever they are.
 
-def say(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print what may hold words of a file or of another program: they steer no terminal, whatever they are."""
+    is_command: what is to be typed goes on in the next line after a backslash.
+    """
     from primbench.report.plain import lines
 
     shown = lines(text)
     if err and sys.stderr.isatty():
         from primbench.report import fitting, terminal
 
-        shown = fitting.wrapped(shown, terminal.room(sys.stderr) or terminal.WIDTH)
+        shown = fitting.wrapped(shown, terminal.room(sys.stderr) or terminal.WIDTH, is_command=is_command)
     click.echo(shown, err=err, nl=nl)
-
-
-def say_in_colour(text: str, *, tone: Tone | None = None, nl: bool = True) -> None:
-    """say(), a comparison's verdicts in colour where stdout is a terminal and NO_COLOR and TERM allow it.
-
-    tone: of the answer, with which the text begins.
-    """
-    if not sys.stdout.isatty():
-        say(text, nl=nl)
-        return
-    from rich.console import Console
-
-    from primbench.report.plain import lines
-    from primbench.report.signs import painted
-
-    Console().print(painted(lines(text), tone), soft_wrap=True, end="\n" if nl else "")

@@ -68,7 +68,10 @@ def say_what_was_left_out(budget: Budget, found: Results, going_on: str) -> None
     counts = Counter(case.primitive for case in left.values())
     which = ", ".join(f"{count} of {name}" for name, count in counts.most_common())
     say(f"Not measured within --time-budget: {_counted(len(left))} ({which}).", err=True)
-    say(f"Go on with: {going_on}" if going_on else "A results file, -o FILE.jsonl, can be gone on with.", err=True)
+    if going_on:
+        say(f"Go on with: {going_on}", err=True, is_command=True)
+    else:
+        say("A results file, -o FILE.jsonl, can be gone on with.", err=True)
 
 
 def say_how_long_it_would_take(records: Sequence[Record]) -> None:

@@ -287,7 +287,7 @@ def run_cases(
             )
             check_kept(writer, found)
             if writer is not None and not node and (command := going_on(found, values)):
-                say(f"Go on with: {command}", err=True)
+                say(f"Go on with: {command}", err=True, is_command=True)
             return stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
     except PrimbenchError as error:
         return error

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from primbench.baselines import named
 from primbench.baselines.earlier import Earlier
 from primbench.baselines.roof import roof_of
-from primbench.cli.echo import say, say_in_colour
+from primbench.cli.echo import say
 from primbench.cli.options import as_options, kernels_options, option_of
 from primbench.errors import FileError, InvalidRequest
 from primbench.report import chosen, export, over_time, table, written
@@ -157,7 +157,7 @@ def publish(document: Document, text: Callable[[], str], values: Mapping[str, An
     """Print a finding and write its exports, as put_out() does."""
     formats = written.known().items()
     exports = {values[option_of(name)]: partial(each.write, document) for name, each in formats}
-    put_out(exports, text, partial(say_in_colour, tone=document.tone))
+    put_out(exports, text, click.echo)  # in colour: its words steer no terminal
 
 
 def put_out(

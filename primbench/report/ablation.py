@@ -12,16 +12,15 @@ from primbench.compare.sides import identity
 from primbench.report import table
 from primbench.report.checks import checks
 from primbench.report.comparison import flat
-from primbench.report.document import Document
+from primbench.report.document import Document, Note, Table
 from primbench.report.headline import headline, tone
-from primbench.report.plain import ended
-from primbench.report.table import Table
+from primbench.report.signs import Cell
 from primbench.report.verdicts import heading, shown_estimate, telling
 from primbench.spec.naming import name_of
 from primbench.units import UNKNOWN, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Mean
     from primbench.compare.ratio import Estimate
@@ -48,12 +47,12 @@ def document(found: Waterfall, gate: Gate = SLOWER, page: Callable[[], Page] | N
         checks=lambda: checks(found.comparison, gate),
         value={"headline": _answer(found)} | asdict(found),
         page=page,
-        tone=tone(_answered(found)),
     )
 
 
-def _parts(found: Waterfall) -> list[Table | str]:
-    return [ended([_answer(found)]), *tables(found), *(ended([note]) for note in _notes(found))]
+def _parts(found: Waterfall) -> list[Table | Sequence[Note]]:
+    answer = Note(_answer(found), tone=tone(_answered(found)))
+    return [[answer], *tables(found), *([Note(words)] for words in _notes(found))]
 
 
 def _answer(found: Waterfall) -> str:
@@ -120,7 +119,7 @@ def _rows(arm: ArmComparison, case: CaseComparison, step: Step | None) -> list[l
     told = telling(of_step) if of_step else []
     if not told:
         reason = (to_host and to_host.reason) or "not measured"
-        return [[arm.name, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, f"not compared: {reason}"]]
+        return [[arm.name, *[UNKNOWN] * 4, Cell(f"not compared: {reason}", "open")]]
     whole = {each.metric: each for each in to_host.estimates} if to_host else {}
     return [
         [

@@ -8,8 +8,9 @@ from statistics import geometric_mean
 from typing import TYPE_CHECKING
 
 from primbench.compare.shown import shown_interval, shown_ratio
+from primbench.report.document import Note, Table
 from primbench.report.headline import what_is_judged
-from primbench.report.table import Table
+from primbench.report.signs import Cell
 from primbench.report.verdicts import heading, in_words, shown_estimate, telling, why
 from primbench.spec.naming import names_of
 from primbench.units import UNKNOWN, format_time
@@ -25,10 +26,10 @@ MOST_TOLD = 10  # rows of those that differ most; and of a reason that stands in
 WITHIN = (0.01, 0.03, 0.10)
 
 
-def arm_tables(arm: ArmComparison, comparison: Comparison, notes: Sequence[str], *, every_row: bool) -> list[Table]:
+def arm_tables(arm: ArmComparison, comparison: Comparison, notes: Sequence[Note], *, every_row: bool) -> list[Table]:
     """notes: below the last one. every_row: however many cases there are."""
     often = _often(arm)
-    notes = [*(f"inconclusive in {count} cases: {reason}" for reason, count in often.items()), *notes]
+    notes = [*(Note(f"inconclusive in {count} cases: {reason}") for reason, count in often.items()), *notes]
     named = list(zip(names_of([case.case for case in arm.cases]), arm.cases, strict=True))
     pairs = max((each.pairs for each in arm.estimates), default=0)
     title = f"{arm.name} against {comparison.baseline}{_place(arm)}  ({_number_of(pairs, comparison)}; "
@@ -39,7 +40,11 @@ def arm_tables(arm: ArmComparison, comparison: Comparison, notes: Sequence[str],
     rest = f"all {len(named)} cases have a row by `primbench compare --all`, and in --csv and --json"
     return [
         _by_primitive(arm, f"{title}cases by how far the ratio of their times is from 1)"),
-        Table(f"the {MOST_TOLD} that differ most", *_rows_of(most[:MOST_TOLD], arm, comparison, often), [rest, *notes]),
+        Table(
+            f"the {MOST_TOLD} that differ most",
+            *_rows_of(most[:MOST_TOLD], arm, comparison, often),
+            [Note(rest), *notes],
+        ),
     ]
 
 
@@ -105,7 +110,7 @@ def _rows(
 ) -> Iterator[list[str]]:
     """Table rows of a case, one for each metric shown. pairs: as in the title; fewer are said in the row."""
     if not case.estimates:
-        yield [name, *[UNKNOWN] * (5 if with_noise else 4), "not compared (!)"]
+        yield [name, *[UNKNOWN] * (5 if with_noise else 4), Cell("not compared (!)", "open")]
     for estimate, said in telling(case, with_why=why(case) not in often):
         noise = [shown_interval(estimate.noise)] if with_noise else []
         is_first = estimate is case.deciding

@@ -24,7 +24,7 @@ def cautions(comparison: Comparison) -> Iterator[list[Note]]:
     """Paragraphs, of a line or several each; without what is the answer itself where no process can tell."""
     is_answer = all(found.is_single for _, _, found in comparison.decided)
     warnings = [[] if is_answer else [single(comparison)], _mixed(comparison), [_too_busy(comparison)]]
-    yield from ([Note(words, is_warning=True) for words in paragraph if words] for paragraph in warnings)
+    yield from ([Note(words, "warning") for words in paragraph if words] for paragraph in warnings)
     yield [*_itself(comparison)]
 
 
@@ -77,7 +77,7 @@ def _itself(comparison: Comparison) -> Iterator[Note]:
     primary = [(case, case.primary) for case in cases if case.primary]
     unequal = [(case, found) for case, found in primary if found.differs and not found.is_equivalent]
     if unequal:
-        yield Note(_differs_from_itself(comparison.baseline, unequal, len(primary)), is_warning=True)
+        yield Note(_differs_from_itself(comparison.baseline, unequal, len(primary)), "warning")
     elif primary:
         yield Note(_agrees_with_itself(comparison.baseline, [found for _, found in primary]))
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from primbench.errors import InvalidRequest, near
 from primbench.measurement import Samples
 from primbench.report.columns import PLACES, Noise, columns_of
+from primbench.report.document import Table
 from primbench.report.fitting import ROW
-from primbench.report.table import Table, of_primitives
+from primbench.report.table import of_primitives
 from primbench.units import parse_counts
 
 if TYPE_CHECKING:

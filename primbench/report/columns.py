@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from primbench.measurement import Measurement, Samples
+from primbench.report.fitting import ROW
 from primbench.results.disturbances import disturbs_main
 from primbench.results.metrics import COLUMNS
 from primbench.results.summary import figures_of
@@ -38,7 +39,7 @@ PLACES: dict[str, Callable[[Record], object]] = {
     **PLACEMENT,
     "process": lambda record: record.case.process,
 }
-_TAKEN = {*(metric.heading for metric in COLUMNS), *PLACES, "arm", "noise", "kernels", "check"}
+_TAKEN = {*(metric.heading for metric in COLUMNS), *PLACES, "arm", "noise", "kernels", "check", ROW}
 """Headings of columns that are no field of a problem, of which one by the same name is told apart."""
 WIDEST = 60  # characters of a field in a table; exports have all
 _UNIT = re.compile("(_bytes_per_s|_s|_fraction|_bytes)$")

@@ -29,7 +29,7 @@ MOST_CASES = 24  # drawn one by one
 
 def sections(comparison: Comparison, sides: Sequence[Side]) -> Iterator[Section]:
     """What its arms cost, what that rests on, and what they differ in. sides: what was compared."""
-    verdicts: list[Note | Figure] = [*map(Note, left_out(comparison)), *chain.from_iterable(cautions(comparison))]
+    verdicts: list[Note | Figure] = [*left_out(comparison), *chain.from_iterable(cautions(comparison))]
     for arm in comparison.all_arms:
         verdicts += [*_arm(arm, comparison)]
     if verdicts := [*verdicts, *map(Note, comparison.notes)]:
@@ -45,7 +45,7 @@ def sections(comparison: Comparison, sides: Sequence[Side]) -> Iterator[Section]
 def _arm(arm: ArmComparison, comparison: Comparison) -> Iterator[Note | Figure]:
     if (figure := forest(arm, comparison.baseline)) is not None:
         yield figure
-    yield from map(Note, notes_of(arm, comparison))
+    yield from notes_of(arm, comparison)
 
 
 def _differing(comparison: Comparison) -> Iterator[Numbers]:

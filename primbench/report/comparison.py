@@ -15,10 +15,9 @@ from primbench.report.arm_tables import arm_tables
 from primbench.report.cautions import cautions
 from primbench.report.checks import checks
 from primbench.report.differing import beside, effect
-from primbench.report.document import Document
+from primbench.report.document import Document, Note, Table
 from primbench.report.headline import headline, tone, what_is_judged
 from primbench.report.learnt import learnt
-from primbench.report.plain import ended
 from primbench.report.published import published_table
 from primbench.report.step import step
 from primbench.report.verdicts import in_words, why
@@ -32,14 +31,13 @@ if TYPE_CHECKING:
     from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Explanation
     from primbench.compare.ratio import Estimate
     from primbench.report.document import Page
-    from primbench.report.table import Table
 
 MOST_EXPLAINED = 5
 
 
 def text(comparison: Comparison, *, every_row: bool = False) -> str:
     """The comparison as text for a terminal. every_row: however many cases there are."""
-    return table.texts(part for part in _parts(comparison, every_row=every_row) if part)
+    return table.texts(_parts(comparison, every_row=every_row))
 
 
 def document(
@@ -57,17 +55,16 @@ def document(
         checks=lambda: checks(comparison, gate),
         value={"headline": headline(comparison)} | asdict(comparison),
         page=page,
-        tone=tone(comparison),
     )
 
 
-def _parts(comparison: Comparison, *, every_row: bool) -> list[Table | str]:
+def _parts(comparison: Comparison, *, every_row: bool) -> list[Table | Sequence[Note]]:
     published = published_table(comparison)
     return [
         *_first(comparison),
         *_tables(comparison, every_row=every_row),
         *([published] if published else []),
-        ended(comparison.notes),
+        [*map(Note, comparison.notes)],
     ]
 
 
@@ -107,40 +104,43 @@ def _tables(comparison: Comparison, *, every_row: bool) -> Iterator[Table]:
     """Those of each arm; none of an arm of which there is no case, or every one is left out."""
     for arm in comparison.all_arms:
         if arm.is_compared:
-            notes = [*notes_of(arm, comparison), *(beside(arm) if any(each.pairs for each in arm.estimates) else ())]
+            others = beside(arm) if any(each.pairs for each in arm.estimates) else ()
+            notes = [*notes_of(arm, comparison), *map(Note, others)]
             yield from arm_tables(arm, comparison, notes, every_row=every_row)
 
 
-def left_out(comparison: Comparison) -> Iterator[str]:
+def left_out(comparison: Comparison) -> Iterator[Note]:
     """A line an arm that has no table, each reason once."""
     for arm in comparison.all_arms:
         if arm.cases and not arm.is_compared:
             reasons = dict.fromkeys(case.reason for case in arm.cases if case.reason)
-            yield f"! {arm.name} is not compared with {comparison.baseline}: {'; '.join(reasons)}"
+            yield Note(f"{arm.name} is not compared with {comparison.baseline}: {'; '.join(reasons)}", "marked")
 
 
-def notes_of(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
+def notes_of(arm: ArmComparison, comparison: Comparison) -> Iterator[Note]:
     """What its cases come to together, and what explains them; without what else differs between the places."""
-    yield from (*_reasons(arm), *_counts(arm), *_mean(arm, comparison), *learnt(arm, comparison.baseline))
-    yield from step(arm, comparison.baseline)
+    yield from _reasons(arm)
+    yield from map(Note, (*_counts(arm), *_mean(arm, comparison), *learnt(arm, comparison.baseline)))
+    yield from map(Note, step(arm, comparison.baseline))
     if any(each.pairs for each in arm.estimates):
-        yield from (*effect(arm, comparison), *_explanations(arm))
+        yield from (*map(Note, effect(arm, comparison)), *_explanations(arm))
 
 
-def _first(comparison: Comparison) -> Iterator[str]:
+def _first(comparison: Comparison) -> Iterator[Sequence[Note]]:
     """The answer, then what has to be known before any verdict."""
-    yield ended([headline(comparison), *left_out(comparison)])
-    yield from (ended(note.words for note in paragraph) for paragraph in cautions(comparison))
+    yield [Note(headline(comparison), tone=tone(comparison)), *left_out(comparison)]
+    yield from cautions(comparison)
 
 
-def _reasons(arm: ArmComparison) -> Iterator[str]:
+def _reasons(arm: ArmComparison) -> Iterator[Note]:
     """What became of cases in some or all processes, each reason once."""
     cases: dict[str, list[CaseComparison]] = {}
     for case in arm.cases:
         if case.reason:
             cases.setdefault(case.reason, []).append(case)
     for reason, found in cases.items():
-        yield f"! {name_of(found[0].case)}{f' and {len(found) - 1} more' if len(found) > 1 else ''}: {reason}"
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        yield Note(f"{name_of(found[0].case)}{more}: {reason}", "marked")
 
 
 def _counts(arm: ArmComparison) -> Iterator[str]:
@@ -182,14 +182,13 @@ def _severity(case: CaseComparison) -> tuple[int, float]:
     return place, -case.deciding.ratio if case.verdict == "slower" and case.deciding else 0.0
 
 
-def _explanations(arm: ArmComparison) -> Iterator[str]:
+def _explanations(arm: ArmComparison) -> Iterator[Note]:
     explained = [(case, case.explanation) for case in sorted(arm.cases, key=_severity) if case.explanation]
     if explained:
-        yield from _moved(explained)
-        yield from _causes([explanation for _, explanation in explained])
-        yield from _noise(explained)
+        told = (*_moved(explained), *_causes([explanation for _, explanation in explained]), *_noise(explained))
+        yield from map(Note, told)
         nexts = dict.fromkeys(each.next_experiment for _, each in explained if each.next_experiment)
-        yield from (f"next: {command}" for command in list(nexts)[:1])
+        yield from (Note(f"next: {command}", "command") for command in list(nexts)[:1])
 
 
 def _moved(explained: Sequence[tuple[CaseComparison, Explanation]]) -> Iterator[str]:

@@ -5,7 +5,7 @@ A page is the same with pictures: sections of notes, tables and figures, whose n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
     from primbench.report.columns import Column
-    from primbench.report.table import Table
 
 State = Literal["passed", "failed", "open"]
 Tone = Literal["worse", "fine", "open"]
@@ -33,13 +32,44 @@ class Check:
     words: str
 
 
+Kind = Literal["plain", "warning", "marked", "command", "code"]
+"""Of a note: a warning has to be known before what follows, a marked one is about what has "(!)" beside it, a command
+is to be typed after its first words, and code is lines as they are typed.
+"""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A paragraph. tone: where it is an answer. cites_rows: whether its words name rows of a table by their numbers."""
+
+    words: str
+    kind: Kind = "plain"
+    tone: Tone | None = None
+    cites_rows: bool = False
+
+    @property
+    def text(self) -> str:
+        """The words, behind the mark that a marked note has."""
+        return f"! {self.words}" if self.kind == "marked" else self.words
+
+
+@dataclass(frozen=True)
+class Table:
+    """title: what all rows share. Cells are text; every column but the last is right-aligned. notes follow it."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    notes: list[Note]
+
+
 @dataclass(frozen=True)
 class Numbers:
     """A table whose cells are values; each column writes its own. notes follow it."""
 
     title: str
     columns: Sequence[Column]
-    notes: Sequence[str] = ()
+    notes: Sequence[Note] = ()
 
 
 @dataclass(frozen=True)
@@ -54,15 +84,6 @@ class Figure:
     picture: Element
     numbers: Numbers
     is_folded: bool = True
-
-
-@dataclass(frozen=True)
-class Note:
-    """A paragraph. is_warning: it has to be known before what follows. is_code: lines as they are typed."""
-
-    words: str
-    is_warning: bool = False
-    is_code: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,16 +107,15 @@ class Page:
 
 @dataclass(frozen=True)
 class Document:
-    """rows: flat, times in seconds, None where a value is unknown. parts: tables, and words before and after them.
+    """rows: flat, times in seconds, None where a value is unknown. parts: tables, and notes before and after them in
+    paragraphs of a line each; the first is the answer where it is a note.
 
     checks: one a case. value: the whole, which msgspec can encode. All others are made when a format asks for them.
-    page: None where there is no more to show than parts. tone: of the answer, the first of the parts; None where that
-    is neither good nor bad.
+    page: None where there is no more to show than parts.
     """
 
     rows: Callable[[], Sequence[Mapping[str, object]]]
-    parts: Callable[[], Iterable[Table | str]]
+    parts: Callable[[], Iterable[Table | Sequence[Note]]]
     checks: Callable[[], Sequence[Check]]
     value: object
-    page: Callable[[], Page] | None = field(default=None)
-    tone: Tone | None = None
+    page: Callable[[], Page] | None = None

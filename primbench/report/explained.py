@@ -12,8 +12,7 @@ from primbench.decompose.sums import LAUNCHES, PYTHON, UNEXPLAINED, totals
 from primbench.doctor.finding import listed
 from primbench.report import table
 from primbench.report.columns import PLACEMENT
-from primbench.report.document import Document
-from primbench.report.table import Table
+from primbench.report.document import Document, Note, Table
 from primbench.units import UNKNOWN, format_percent, format_time
 
 if TYPE_CHECKING:
@@ -40,8 +39,8 @@ MUCH = 0.1  # of a step
 
 def text(steps: Sequence[tuple[str, Explained]]) -> str:
     """steps: each with its title."""
-    told = [f"{caution}\n" for title, each in steps if (caution := _too_busy(title, each))]
-    return "\n".join([*told, *(table.text(part) for part in _parts(steps))])
+    told = [[Note(caution, "warning")] for title, each in steps if (caution := _too_busy(title, each))]
+    return table.texts([*told, *_parts(steps)])
 
 
 def document(steps: Sequence[tuple[str, Explained]], page: Callable[[], Page] | None = None) -> Document:
@@ -115,7 +114,9 @@ def numbers(title: str, explained: Explained) -> Table:
             "the next the step touches more than the last-level cache holds"
         )
     notes += [f"{count} calls not measured: {reason}" for reason, count in explained.unmeasured.items()]
-    return Table(f"{title}  {explained.device}", ["", "parts", "step", "ratio", "what is added up"], rows, notes)
+    return Table(
+        f"{title}  {explained.device}", ["", "parts", "step", "ratio", "what is added up"], rows, [*map(Note, notes)]
+    )
 
 
 def _missing(numbers: Sequence[Number]) -> Iterator[str]:
@@ -177,14 +178,17 @@ def _amount(explained: Explained, row: Row, share: float | None) -> tuple[str, s
     return format_time(row.seconds), _percent(share)
 
 
-def _notes(explained: Explained) -> Iterator[str]:
+def _notes(explained: Explained) -> Iterator[Note]:
+    yield from map(Note, (*_others(explained), *_between_calls(explained)))
+    yield from _disturbances(explained)
+
+
+def _others(explained: Explained) -> Iterator[str]:
     others = list(explained.others.items())[:MOST_OTHERS]
     if largest := [f"{name} {format_time(seconds)}" for name, seconds in others if seconds]:
         yield f"other operators: {', '.join(largest)}"
     if explained.unmeasured and explained.rest_s is not None:
         yield f"what was not measured and what is unexplained take {format_time(explained.rest_s)} together"
-    yield from _between_calls(explained)
-    yield from _disturbances(explained)
 
 
 def _between_calls(explained: Explained) -> Iterator[str]:
@@ -199,12 +203,13 @@ def _between_calls(explained: Explained) -> Iterator[str]:
         yield f"unexplained: {each} for each of {explained.calls} calls; Python and autograd between them are in it"
 
 
-def _disturbances(explained: Explained) -> Iterator[str]:
+def _disturbances(explained: Explained) -> Iterator[Note]:
     """Sums of disturbed calls can come to any multiple of a step that was not."""
     for name, words in explained.disturbances.items():
-        yield f"! {name}: {'; '.join(words)}"
+        yield Note(f"{name}: {'; '.join(words)}", "marked")
     if explained.disturbed_s:
-        yield f"! {format_time(explained.disturbed_s)} of what parts take are of calls that something disturbed"
+        told = f"{format_time(explained.disturbed_s)} of what parts take are of calls that something disturbed"
+        yield Note(told, "marked")
 
 
 def _percent(share: float | None) -> str:
@@ -223,12 +228,13 @@ def at_least(number: Number) -> str:
 
 def step_totals(records: Sequence[Record]) -> list[Table]:
     """What a step takes, by its set, where cases say how often it makes their calls; none where they do not."""
-    rows, notes = [], list[str]()
+    rows, notes = [], list[Note]()
     for place, several in places(records).items():
         for name, found in totals(several).items():
             where = " ".join(filter(None, [name, place]))
             rows.append([where, str(found.calls), *_sums(found), _shares(found)])
-            notes += [f"{where}: {count} calls not measured: {reason}" for reason, count in found.unmeasured.items()]
+            unmeasured = found.unmeasured.items()
+            notes += [Note(f"{where}: {count} calls not measured: {reason}") for reason, count in unmeasured]
     columns = ["set", "calls", "time", "enqueue", "by primitive"]
     return [Table("a step  (counts x times of a call)", columns, rows, notes)] if rows else []
 

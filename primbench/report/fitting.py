@@ -6,6 +6,8 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
+from primbench.report.signs import cell_in_colour
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,7 +15,6 @@ GAP = "  "
 INDENT = "  "
 NARROWEST_TEXT = 16  # characters that a last column of words is given before columns go on below
 LONGEST_BESIDE = 20  # characters of a name that is repeated with the columns that go on below
-COMMANDS = ("next: ", "Go on with: ")
 ROW = "row"
 """Heading of the numbers by which notes cite rows."""
 
@@ -21,15 +22,15 @@ Rows = list[list[str]]
 """The headings first."""
 
 
-def wrapped(text: str, most: int) -> str:
+def wrapped(text: str, most: int, *, is_command: bool = False) -> str:
     """Lines of at most ``most`` characters, unless a word is longer; those of a command go on after a backslash."""
-    return "\n".join(_wrapped(line, most) for line in text.split("\n"))
+    return "\n".join(_wrapped(line, most, is_command=is_command) for line in text.split("\n"))
 
 
-def _wrapped(line: str, most: int) -> str:
+def _wrapped(line: str, most: int, *, is_command: bool) -> str:
     if len(line) <= most:
         return line
-    if line.startswith(COMMANDS):
+    if is_command:
         whole = re.sub("'[^']*'|\"[^\"]*\"", lambda quoted: quoted[0].replace(" ", "\0"), line)
         return f" \\\n{INDENT}".join(_parts(whole, most - len(INDENT) - len(" \\"))).replace("\0", " ")
     return f"\n{INDENT}".join(_parts(line, most - len(INDENT)))
@@ -108,8 +109,10 @@ def _lines(rows: Rows, most: int) -> list[list[str]]:
 
 def _row(row: Sequence[str], widths: Sequence[int], room: int) -> Iterator[str]:
     first, *others = _parts(row[-1], room)
-    yield GAP.join([*(cell.rjust(width) for cell, width in zip(row, widths, strict=False)), first]).rstrip()
-    yield from (" " * (sum(widths) + len(GAP) * len(widths)) + other for other in others)
+    before = [cell.rjust(width) for cell, width in zip(row, widths, strict=False)]
+    yield GAP.join([*before, cell_in_colour(first, row[-1])]).rstrip()
+    indent = " " * (sum(widths) + len(GAP) * len(widths))
+    yield from (cell_in_colour(indent + other, row[-1]) for other in others)
 
 
 def _named(rows: Rows, most: int) -> list[str]:

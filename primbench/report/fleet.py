@@ -9,11 +9,10 @@ from msgspec.structs import asdict
 from primbench.compare.shown import shown_ratio
 from primbench.fleet.outliers import FEWEST
 from primbench.report import table
-from primbench.report.document import Check, Document
+from primbench.report.document import Check, Document, Note, Table
 from primbench.report.environment import shown
 from primbench.report.fleet_changes import MOST_NAMES, changes_table, named
-from primbench.report.plain import ended
-from primbench.report.table import Table
+from primbench.report.signs import Cell
 from primbench.report.verdicts import heading
 from primbench.spec.naming import name_of
 from primbench.units import UNKNOWN, format_percent, format_time
@@ -31,7 +30,7 @@ TELLING = 10.0  # a node has to be so many times as slow to stand out: too few n
 
 def text(fleet: Fleet) -> str:
     """The fleet as text for a terminal."""
-    return table.texts(part for part in _parts(fleet) if part)
+    return table.texts(_parts(fleet))
 
 
 def document(fleet: Fleet) -> Document:
@@ -126,13 +125,13 @@ def _slowest(fleet: Fleet, slow: Sequence[OfNode]) -> str:
     return f"slower: {who} {shown_ratio(worst.ratio)} times as long{whose} in {case}{likely}"
 
 
-def _parts(fleet: Fleet) -> list[Table | str]:
-    return [ended([headline(fleet)]), *(part for each in _with_links(fleet) for part in _found(each))]
+def _parts(fleet: Fleet) -> list[Table | Sequence[Note]]:
+    return [[Note(headline(fleet))], *(part for each in _with_links(fleet) for part in _found(each))]
 
 
-def _found(fleet: Fleet) -> list[Table | str]:
+def _found(fleet: Fleet) -> list[Table | Sequence[Note]]:
     changes = [changes_table(fleet, fleet.against)] if fleet.against else []
-    return [_table(fleet), *changes, ended(_of_nodes(fleet)), ended(_notes(fleet))]
+    return [_table(fleet), *changes, [*map(Note, _of_nodes(fleet))], [*_notes(fleet)]]
 
 
 def _table(fleet: Fleet) -> Table:
@@ -140,7 +139,7 @@ def _table(fleet: Fleet) -> Table:
     rest = [f"{fleet.what}s", "median", "scatter", "slowest", "ratio", "too slow above", "verdict"]
     whose = "its kind" if fleet.kinds else f"all {fleet.what}s"
     title = f"{fleet.folder}  (ratio of times to the median of {whose})"
-    return Table(title, ["case", "metric", *kind, *rest], list(_table_rows(fleet)), list(_unmeasured(fleet)))
+    return Table(title, ["case", "metric", *kind, *rest], list(_table_rows(fleet)), [*map(Note, _unmeasured(fleet))])
 
 
 def _table_rows(fleet: Fleet) -> Iterator[list[str]]:
@@ -162,8 +161,10 @@ def _cells(found: OfMetric) -> list[str]:
 
 def _verdict(found: OfMetric, slow: Sequence[str], what: str) -> str:
     if slow:
-        return f"> {named(slow)}"
-    return "= none stands out" if _tells(found) else f"? too few {what}s for their scatter"
+        return Cell.signed(">", named(slow))
+    return (
+        Cell.signed("=", "none stands out") if _tells(found) else Cell.signed("?", f"too few {what}s for their scatter")
+    )
 
 
 def _by_metric(fleet: Fleet) -> dict[tuple[int, str, str | None], list[str]]:
@@ -238,14 +239,19 @@ def _unlike(fleet: Fleet, found: OfNode) -> Iterator[str]:
         yield f"unlike most nodes: {'; '.join(words[:MOST_NAMES])}{more}"
 
 
-def _notes(fleet: Fleet) -> Iterator[str]:
-    yield from (f"! {file}: {reason}" for file, reason in fleet.unreadable.items())
-    yield from _kinds(fleet.kinds)
+def _notes(fleet: Fleet) -> Iterator[Note]:
+    yield from (Note(f"{file}: {reason}", "marked") for file, reason in fleet.unreadable.items())
+    yield from map(Note, (*_kinds(fleet.kinds), *_not_alike(fleet), *fleet.notes, *_how_it_is_told(fleet)))
+
+
+def _not_alike(fleet: Fleet) -> Iterator[str]:
     for each in fleet.varied:
         others = [f"{shown(each.field, value, 'none')} on {named(nodes)}" for value, nodes in each.others]
         usual = f"{shown(each.field, each.usual, 'none')} on {_most(each, fleet)}"
         yield f"not alike: {each.field} {usual}, {named(others)}"
-    yield from fleet.notes
+
+
+def _how_it_is_told(fleet: Fleet) -> Iterator[str]:
     if _is_told(fleet):
         yield (
             f"a {fleet.what} is too slow where it exceeds what lognormal scatter of healthy ones makes of any of them, "

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.compare.shown import shown_interval, shown_ratio
+from primbench.report.document import Note, Table
 from primbench.report.environment import shown
-from primbench.report.table import Table
+from primbench.report.signs import Cell
 from primbench.report.verdicts import heading
 from primbench.spec.naming import name_of
 from primbench.units import format_time
@@ -33,7 +34,7 @@ def changes_table(fleet: Fleet, found: Against) -> Table:
     rows = [_row(fleet, each, is_first=(each.case, each.metric) in first) for each in shown]
     columns = ["case", "metric", "nodes", "before", "now", "ratio", "verdict"]
     title = f"{fleet.folder} against {found.folder}  (medians of nodes in both; 95 % interval of their mean ratio)"
-    return Table(title, columns, rows, list(_notes(found)))
+    return Table(title, columns, rows, [*map(Note, _notes(found))])
 
 
 def _row(fleet: Fleet, change: Change, *, is_first: bool) -> list[str]:
@@ -53,10 +54,11 @@ def _verdict(change: Change) -> str:
     slower = ["all are slower"] if change.is_slower else []
     words = "; ".join([*slower, *([named(nodes)] if nodes else [])])
     if words:
-        return f"> {words}"
+        return Cell.signed(">", words)
     if change.interval is None:
-        return "? too few nodes"
-    return "= not slower" if change.interval[1] <= 1 + change.margin else "? undecided"
+        return Cell.signed("?", "too few nodes")
+    is_alike = change.interval[1] <= 1 + change.margin
+    return Cell.signed("=", "not slower") if is_alike else Cell.signed("?", "undecided")
 
 
 def _notes(found: Against) -> Iterator[str]:

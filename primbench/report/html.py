@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from primbench.measurement import Samples
 from primbench.report.columns import Noise
-from primbench.report.document import Figure, Note, Numbers
+from primbench.report.document import Figure, Note, Numbers, Table
 from primbench.report.html_style import SCRIPT, STYLE
 from primbench.report.plain import lines, printable
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from primbench.report.columns import Column
     from primbench.report.document import Page, Section
-    from primbench.report.table import Table
 
 MOST_LETTERS = 28  # of a cell on one line
 _SCRIPT_HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
@@ -94,10 +93,10 @@ def _part(parent: Element, part: Note | Numbers | Figure | Table) -> None:
 
 
 def _note(parent: Element, note: Note) -> None:
-    if note.is_code:
+    if note.kind == "code":
         SubElement(parent, "pre").text = lines(note.words)
     else:
-        add(parent, "p", note.words, look="warning" if note.is_warning else "note")
+        add(parent, "p", note.text, look="warning" if note.kind == "warning" else "note")
 
 
 def _figure(parent: Element, figure: Figure) -> None:
@@ -127,7 +126,8 @@ def _numbers(parent: Element, numbers: Numbers) -> None:
         row = SubElement(body, "tr")
         for (words, value), side in zip(cells, sides, strict=True):
             add(row, "td", words, look=side, **({"data-v": value} if value is not None and value != words else {}))
-    _notes(parent, numbers.notes)
+    for note in numbers.notes:
+        _note(parent, note)
 
 
 def _table(parent: Element, table: Table) -> None:
@@ -137,7 +137,8 @@ def _table(parent: Element, table: Table) -> None:
         row = SubElement(body, "tr")
         for cell, look in zip(cells, looks, strict=True):
             add(row, "td", cell, look=look)
-    _notes(parent, table.notes)
+    for note in table.notes:
+        _note(parent, note)
 
 
 def _grid(parent: Element, title: str, headings: Iterable[str], sides: Sequence[str]) -> Element:
@@ -149,11 +150,6 @@ def _grid(parent: Element, title: str, headings: Iterable[str], sides: Sequence[
     for heading, side in zip(headings, sides, strict=True):
         add(row, "th", heading.strip() or "what", look=side, scope="col")
     return SubElement(table, "tbody")
-
-
-def _notes(parent: Element, notes: Iterable[str]) -> None:
-    for note in notes:
-        add(parent, "p", note, look="note")
 
 
 def _cells(column: Column) -> list[tuple[str, str | None]]:

@@ -127,7 +127,7 @@ def places(results: Results) -> Iterator[Section]:
     """Where it was measured: what the first worker, else the command itself found around it."""
     found = results.workers[0].environment if results.workers else results.header.environment
     yield Section("The place", [topology(found)], is_folded=True)
-    yield Section("Environment", [Note(environment.listing(found, {}), is_code=True)], is_folded=True)
+    yield Section("Environment", [Note(environment.listing(found, {}), "code")], is_folded=True)
 
 
 def again(files: Sequence[Results]) -> Section:
@@ -137,4 +137,4 @@ def again(files: Sequence[Results]) -> Section:
         f"primbench {results.header.environment.primbench_version}, begun {results.header.started_utc}"
         for results in files
     )
-    return Section("How to do it again", [Note("\n".join(commands), is_code=True), *map(Note, told)])
+    return Section("How to do it again", [Note("\n".join(commands), "code"), *map(Note, told)])

@@ -15,7 +15,7 @@ from primbench.experiments.numa import (
     Nearness,
 )
 from primbench.report import table
-from primbench.report.table import Table
+from primbench.report.document import Note, Table
 from primbench.suites.numa import CHASE, LAUNCH
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_percent, format_time, rate_column
@@ -31,8 +31,8 @@ def text(affinity: Affinity, topology: Topology) -> str:
     devices = dict.fromkeys(matrix.device for matrix in affinity.matrices)
     names = {gpu.device: gpu.name for gpu in topology.gpus or [] if gpu.name}
     tables = itertools.chain.from_iterable(_tables(affinity, device, names.get(device)) for device in devices)
-    missing = [f"{kind} was not measured: {reason}\n" for kind, reason in affinity.missing.items()]
-    return table.texts(["".join(f"{line}\n" for line in headlines(affinity)), *tables, *missing])
+    missing = [[Note(f"{kind} was not measured: {reason}")] for kind, reason in affinity.missing.items()]
+    return table.texts([[*map(Note, headlines(affinity))], *tables, *missing])
 
 
 def headlines(affinity: Affinity) -> list[str]:
@@ -87,7 +87,7 @@ def _accesses(affinity: Affinity, matrices: Sequence[Matrix], title: str) -> Tab
     """The table of one device's accesses from nodes of CPUs to nodes of memory."""
     columns = ["", "CPU node", *(f"memory node {node}" for node in affinity.axes.memory_nodes)]
     rows = [row for matrix in matrices for row in _rows(matrix)]
-    return Table(title, columns, rows, [*_notes(matrices), *_caches(affinity, matrices)])
+    return Table(title, columns, rows, [*_notes(matrices), *map(Note, _caches(affinity, matrices))])
 
 
 def _how(affinity: Affinity, matrices: Sequence[Matrix]) -> str:
@@ -156,19 +156,20 @@ def _ratio(ratio: float, low: float | None, high: float | None) -> str:
     return f"{ratio:.3f} [{low:.3f}, {high:.3f}]" if high < 10 * ratio else f"{ratio:.3f} [wider than tenfold]"
 
 
-def _notes(matrices: Sequence[Matrix]) -> Iterator[str]:
+def _notes(matrices: Sequence[Matrix]) -> Iterator[Note]:
     """What disturbed the times that there are, and why some are missing."""
     yield from _disturbances(matrices)
-    yield from _reasons(matrices)
+    yield from map(Note, _reasons(matrices))
 
 
-def _disturbances(matrices: Sequence[Matrix]) -> Iterator[str]:
+def _disturbances(matrices: Sequence[Matrix]) -> Iterator[Note]:
     cells = [(matrix.kind, cell) for matrix in matrices for cell in matrix.cells]
     disturbed = [(kind, words) for kind, cell in cells for words in cell.disturbed.values()]
     if disturbed:
         first, words = disturbed[0]
         times = sum(len(cell.times_s) for _, cell in cells)
-        yield f"! {len(disturbed)} of {times} measurements were disturbed, the first one ({first}): {'; '.join(words)}"
+        told = f"{len(disturbed)} of {times} measurements were disturbed, the first one ({first}): {'; '.join(words)}"
+        yield Note(told, "marked")
 
 
 def _reasons(matrices: Sequence[Matrix]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.measurement.over_time import SERIES, split_unit
-from primbench.report.table import Table
+from primbench.report.document import Note, Table
 from primbench.spec.naming import name_of
 from primbench.units import format_bytes, format_frequency, format_percent, format_time, rate_column
 
@@ -35,12 +35,13 @@ def _table(record: Record, found: OverTime, phases_s: dict[str, float]) -> Table
         for name in SERIES
         if (series := found.series.get(name))
     ]
+    phases = ", ".join(f"{name} {format_time(time_s)}" for name, time_s in phases_s.items())
     process = f", process {record.case.process}" if record.case.process else ""
     return Table(
         title=f"{name_of(record.case)}{process}, over {format_time(end_s)}",
         columns=["", "mean", "peak", f"from 0 to the peak, {format_time(end_s / WIDTH)} a character"],
         rows=rows,
-        notes=[*notes_of(found), "phases: " + ", ".join(f"{name} {format_time(s)}" for name, s in phases_s.items())],
+        notes=[*map(Note, notes_of(found)), Note(f"phases: {phases}")],
     )
 
 

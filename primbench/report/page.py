@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from primbench.compare.sides import sides_of
 from primbench.decompose.sums import explained as explained_of
 from primbench.report import compared, explained, measured
-from primbench.report.document import Note, Page, Section
+from primbench.report.document import Note, Page, Section, Table
 from primbench.report.figures.step import step
 from primbench.report.figures.waterfall import waterfalls
 from primbench.report.fleet_changes import named
@@ -116,7 +116,7 @@ def _of_several(pages: Sequence[tuple[str, Page]], against: str) -> str:
 
 
 def _told(page: Page) -> Note:
-    return Note(page.answer, is_warning=page.tone in ("worse", "open"))
+    return Note(page.answer, "warning" if page.tone in ("worse", "open") else "plain")
 
 
 def of_steps(steps: Sequence[tuple[str, Explained]]) -> Page:
@@ -131,12 +131,10 @@ def _drawn(title: str, found: Explained) -> list[Figure]:
 
 def of_parts(document: Document, title: str) -> Page:
     """The page of a finding that has no pictures."""
-    words: list[Note] = []
-    parts = [Note(part.strip()) if isinstance(part, str) else part for part in document.parts()]
-    first = parts[0] if parts and isinstance(parts[0], Note) else None
-    answer, _, rest = first.words.partition("\n") if first else (title, "", "")
-    words = [Note(rest)] if rest.strip() else []
-    return Page(title, answer, [Section("Found", [*words, *parts[1 if first else 0 :]])], document.tone)
+    parts = [each for part in document.parts() for each in ([part] if isinstance(part, Table) else part)]
+    if parts and isinstance(answer := parts[0], Note):
+        return Page(title, answer.words, [Section("Found", parts[1:])], answer.tone)
+    return Page(title, title, [Section("Found", parts)])
 
 
 def _title(name: str, *files: Results) -> str:

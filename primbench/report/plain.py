@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from primbench.system.meaning import FactId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 _FORMULA = (
@@ -33,11 +33,6 @@ def lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def ended(notes: Iterable[str]) -> str:
-    """printable(), each on a line of its own."""
-    return "".join(f"{printable(note)}\n" for note in notes)
-
-
 def _shown(character: str) -> str:
     if character.isprintable():
         return character
@@ -53,11 +48,6 @@ def markdown(text: str) -> str:
 def paragraph(text: str) -> str:
     """markdown(), for text that starts a line: #, -, + and numbered items are markup there."""
     return re.sub(r"^\s*([#+=-]|[0-9]+[.)])", lambda start: f"{start[0][:-1]}\\{start[0][-1]}", markdown(text))
-
-
-def paragraphs(text: str) -> str:
-    """paragraph(), line by line."""
-    return "\n".join(map(paragraph, text.split("\n")))
 
 
 def csv_of(rows: Sequence[Mapping[str, object]]) -> str:

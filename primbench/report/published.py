@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from primbench.compare.claims import answer, interval_of, ratio_of
 from primbench.compare.shown import shown_interval, shown_ratio
-from primbench.report.table import Table
+from primbench.report.document import Note, Table
 from primbench.report.verdicts import shown_estimate
 from primbench.spec.naming import name_of
 from primbench.units import UNKNOWN, format_time
@@ -34,9 +34,9 @@ def published_table(comparison: Comparison) -> Table | None:
         return None
     rows = [row for beside in found.claims for row in _rows(beside, comparison)]
     cautions = dict.fromkeys(
-        f"! {each.claim.says}: {each.claim.caution}" for each in found.claims if each.claim.caution
+        Note(f"{each.claim.says}: {each.claim.caution}", "marked") for each in found.claims if each.claim.caution
     )
-    return Table(f"Published, and the same here  ({found.source})", COLUMNS, rows, [NOTE, *cautions])
+    return Table(f"Published, and the same here  ({found.source})", COLUMNS, rows, [Note(NOTE), *cautions])
 
 
 def shown_claim(claim: Claim) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from primbench.report import fitting, plain, terminal
 from primbench.report.columns import Column, Noise, columns_of
+from primbench.report.document import Note, Table
 from primbench.report.line import line_notes
+from primbench.report.signs import FINE, STYLES, UNTOLD, Cell, painted
 from primbench.results.cpu_speed import SLOWED, speed
 from primbench.results.disturbances import ORDINARY_REASONS
 from primbench.results.metrics import COLUMNS
@@ -21,22 +21,13 @@ if TYPE_CHECKING:
 
     from primbench.baselines.yardstick import Yardstick
     from primbench.measurement import Measurement
+    from primbench.report.document import Tone
     from primbench.results.disturbances import Disturbance
     from primbench.spec.case import Case
 
-_CITING = re.compile("(! )?rows? [0-9]")
 MOST_DISTURBANCES = 5  # a line each, below the table
+_TONES: dict[Tone, tuple[int, ...]] = {"worse": STYLES["worse"], "fine": FINE, "open": UNTOLD}
 SLOWED_FRACTION = 0.25  # share of samples from which on their median moves
-
-
-@dataclass(frozen=True)
-class Table:
-    """title: what all rows share. Cells are text; every column but the last is right-aligned. notes follow it."""
-
-    title: str
-    columns: list[str]
-    rows: list[list[str]]
-    notes: list[str]
 
 
 def tables(
@@ -62,22 +53,44 @@ def of_primitives(records: Iterable[Record]) -> list[list[Record]]:
 
 def text(table: Table) -> str:
     """The table for a terminal, no wider than that is."""
-    rows, most = [[*map(plain.printable, row)] for row in (table.columns, *table.rows)], terminal.room()
+    rows, most = [[*map(_shown, row)] for row in (table.columns, *table.rows)], terminal.room()
     # tabulate pads what it knows to be headings: a convolution's twenty would not fit a screen.
-    words = [terminal.said(plain.printable(each)) for each in (table.title, *table.notes)]
     grid = "\n".join(fitting.fitted(rows, most)) if most else _grid(rows, "plain")
-    return "\n".join([*words[:1], grid, *words[1:]]) + "\n"
+    return "\n".join([_noted(Note(table.title)), grid, *map(_noted, table.notes)]) + "\n"
 
 
-def texts(parts: Iterable[Table | str]) -> str:
-    """Tables and the words around them for a terminal."""
-    return "\n".join(text(part) if isinstance(part, Table) else terminal.said(part) for part in parts)
+def texts(parts: Iterable[Table | Sequence[Note]]) -> str:
+    """Tables and the notes around them for a terminal, without paragraphs in which there is none."""
+    return "\n".join(text(part) if isinstance(part, Table) else _lines(part) for part in parts if part)
 
 
-def markdown(table: Table) -> str:
-    """The table as GitHub renders it."""
+def _lines(notes: Iterable[Note]) -> str:
+    return "".join(f"{_noted(note)}\n" for note in notes)
+
+
+def _shown(cell: str) -> str:
+    shown = plain.printable(cell)
+    return Cell(shown, cell.look) if isinstance(cell, Cell) else shown
+
+
+def _noted(note: Note) -> str:
+    words = terminal.said(plain.printable(note.text), is_command=note.kind == "command")
+    style = _TONES[note.tone] if note.tone else STYLES["open"] if note.kind == "marked" else ()
+    return "\n".join(painted(line, style) for line in words.split("\n"))
+
+
+def markdown(part: Table | Sequence[Note]) -> str:
+    """A table, or a paragraph of notes, as GitHub renders it."""
+    return _markdown(part) if isinstance(part, Table) else "".join(f"{plain.paragraph(note.text)}\n" for note in part)
+
+
+def _markdown(table: Table) -> str:
     columns, *rows = ([*map(plain.markdown, row)] for row in (table.columns, *table.rows))
-    parts = [f"**{plain.markdown(table.title)}**", _grid(rows, "pipe", columns), *map(plain.paragraph, table.notes)]
+    parts = [
+        f"**{plain.markdown(table.title)}**",
+        _grid(rows, "pipe", columns),
+        *(plain.paragraph(note.text) for note in table.notes),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -99,10 +112,10 @@ def _table(
     notes = [
         *_notes(records),
         *_placement_notes(records, workers),
-        *line_notes(records),
-        *(note for yardstick in yardsticks for note in yardstick.notes(records)),
+        *map(Note, line_notes(records)),
+        *(Note(words) for yardstick in yardsticks for words in yardstick.notes(records)),
     ]
-    if len(records) > 1 and any(_CITING.match(note) for note in notes):
+    if len(records) > 1 and any(note.cites_rows for note in notes):
         columns = [Column(fitting.ROW, range(1, len(records) + 1)), *columns]
     rows = [list(row) for row in zip(*(column.cells() for column in columns), strict=True)]
     return Table(_title(records, workers), [column.heading for column in columns], rows, notes)
@@ -157,12 +170,10 @@ def _place(worker: Worker) -> str:
     return "  ".join(part for part in (bound, threads) if part)
 
 
-def _notes(records: list[Record]) -> list[str]:
+def _notes(records: list[Record]) -> list[Note]:
     return [
         *_disturbance_notes(records),
-        *_noise_notes(records),
-        *_speed_notes(records),
-        *_clock_notes(records),
+        *map(Note, (*_noise_notes(records), *_speed_notes(records), *_clock_notes(records))),
         *_trace_notes(records),
     ]
 
@@ -205,7 +216,7 @@ def _clock_notes(records: list[Record]) -> list[str]:
     return [f"clocks held back in some cases by: {', '.join(ordinary)}"] if ordinary else []
 
 
-def _trace_notes(records: list[Record]) -> list[str]:
+def _trace_notes(records: list[Record]) -> list[Note]:
     told: dict[str, Callable[[Measurement], bool | None]] = {
         "busy does not fit device: the traced process seems to have run other kernels": lambda m: m.is_traced_otherwise,
         "busy is more than device: kernels of the graph may run concurrently": _is_busier_by_concurrent_kernels,
@@ -214,7 +225,11 @@ def _trace_notes(records: list[Record]) -> list[str]:
         words: [n for n, each in enumerate(records, 1) if (m := each.measurement) and is_so(m)]
         for words, is_so in told.items()
     }
-    return [f"{_rows(numbers, len(records))}: {words}" for words, numbers in rows.items() if numbers]
+    return [
+        Note(f"{_rows(numbers, len(records))}: {words}", cites_rows=not _are_all(numbers, len(records)))
+        for words, numbers in rows.items()
+        if numbers
+    ]
 
 
 def _is_busier_by_concurrent_kernels(measured: Measurement) -> bool:
@@ -223,35 +238,40 @@ def _is_busier_by_concurrent_kernels(measured: Measurement) -> bool:
     return bool(measured.has_concurrent_kernels and busy and device and busy.median_s > 1.05 * device.median_s)
 
 
-def _placement_notes(records: list[Record], workers: list[Worker]) -> list[str]:
+def _placement_notes(records: list[Record], workers: list[Worker]) -> list[Note]:
     """A note for each thing that a worker asked of its place, did not get, and went on without."""
     lacks = [lack for worker in _that_ran(records, workers) for lack in worker.placement.lacks]
     lacks += thread_lacks(records, workers)
-    return [f"not placed as asked: {reason}" for reason in dict.fromkeys(lacks)]
+    return [Note(f"not placed as asked: {reason}") for reason in dict.fromkeys(lacks)]
 
 
-def _disturbance_notes(records: list[Record]) -> list[str]:
+def _disturbance_notes(records: list[Record]) -> list[Note]:
     """A line for each kind of disturbance, with the rows it was seen in, counted from 1, and the worst of them."""
     kinds: dict[str, list[tuple[int, Disturbance]]] = {}
     for number, record in enumerate(records, 1):
         for disturbance in record.disturbances:
             kinds.setdefault(disturbance.kind, []).append((number, disturbance))
-    notes = [f"! {_seen_in(seen, len(records))}" for seen in kinds.values()]
+    notes = [_seen_in(seen, len(records)) for seen in kinds.values()]
     if len(notes) > MOST_DISTURBANCES:
-        more = f"! and {len(notes) - MOST_DISTURBANCES} more: --csv has all, in its column `disturbed`"
-        notes[MOST_DISTURBANCES:] = [more]
+        more = f"and {len(notes) - MOST_DISTURBANCES} more: --csv has all, in its column `disturbed`"
+        notes[MOST_DISTURBANCES:] = [Note(more, "marked")]
     return notes
 
 
-def _seen_in(seen: Sequence[tuple[int, Disturbance]], of: int) -> str:
+def _seen_in(seen: Sequence[tuple[int, Disturbance]], of: int) -> Note:
     """Of one kind: by row, what it was there."""
-    rows = _rows([number for number, _ in seen], of)
+    numbers = [number for number, _ in seen]
     number, worst = max(seen, key=lambda each: each[1].amount)
     is_alike = len({each.words for _, each in seen}) == 1
-    return f"{rows}{'' if is_alike else f', most in row {number}'}: {worst.words}"
+    words = f"{_rows(numbers, of)}{'' if is_alike else f', most in row {number}'}: {worst.words}"
+    return Note(words, "marked", cites_rows=not (is_alike and _are_all(numbers, of)))
+
+
+def _are_all(numbers: list[int], of: int) -> bool:
+    return len(numbers) == of > 1
 
 
 def _rows(numbers: list[int], of: int) -> str:
-    if len(numbers) == of > 1:
+    if _are_all(numbers, of):
         return "all rows"
     return f"row{'s' * (len(numbers) > 1)} {format_cpu_list(numbers)}"

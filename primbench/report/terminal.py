@@ -38,10 +38,10 @@ def room(stream: TextIO | None = None) -> int | None:
     return max(WIDTH // 3, int(named) if named.isdecimal() else of_terminal)
 
 
-def said(words: str) -> str:
+def said(words: str, *, is_command: bool = False) -> str:
     """In lines of the terminal that stdout is, each after the first one indented; in files and pipes as it is."""
     most = room()
-    return fitting.wrapped(words, most) if most else words
+    return fitting.wrapped(words, most, is_command=is_command) if most else words
 
 
 def paragraph(words: str, first: str = "", then: str | None = None) -> list[str]:

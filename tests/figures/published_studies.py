@@ -40,6 +40,7 @@ import primbench.suites as suites
 from primbench.compare.claims import answer
 from primbench.compare.pairs import compare
 from primbench.report import plain, table
+from primbench.report.document import Note, Table
 from primbench.report.published import estimate_of, shown_claim
 from primbench.report.verdicts import shown_estimate
 from primbench.results import file as results_file
@@ -120,14 +121,14 @@ def _cut(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def shown_of(files: Sequence[Path]) -> table.Table:
+def shown_of(files: Sequence[Path]) -> Table:
     """A row a number: what was published of a claim, against what a case of it takes in a place here."""
     compared = [_compared(path) for path in files]
     rows = [[name, *row] for name, _, comparison in compared for row in _rows(comparison)]
     counts = Counter(row[-1] for row in rows)
     counted = ", ".join(f"{count} {words}" for words, count in counts.most_common())
     notes = [f"{len(rows)} numbers: {counted}." if rows else "", *(_told(*each) for each in compared)]
-    return table.Table("What was published, and equal stacks", COLUMNS, rows, [*filter(None, notes)])
+    return Table("What was published, and equal stacks", COLUMNS, rows, [Note(note) for note in notes if note])
 
 
 def in_page(files: Sequence[Path], text: str) -> str:
@@ -135,7 +136,7 @@ def in_page(files: Sequence[Path], text: str) -> str:
     shown = shown_of(files)
     lines = [[*COLUMNS], ["---"] * len(COLUMNS), *([plain.markdown(cell) for cell in row] for row in shown.rows)]
     block = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    return BLOCK.sub(lambda _: "\n\n".join([block, *shown.notes]) + "\n\n", text)
+    return BLOCK.sub(lambda _: "\n\n".join([block, *(note.text for note in shown.notes)]) + "\n\n", text)
 
 
 def _compared(path: Path) -> tuple[str, Results, Comparison]:

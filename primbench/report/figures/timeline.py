@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from primbench.measurement.over_time import SERIES
 from primbench.report.columns import Column
-from primbench.report.document import Figure, Numbers
+from primbench.report.document import Figure, Note, Numbers
 from primbench.report.over_time import notes_of, shown, words_of
 from primbench.report.svg_plot import Axis, add_curve, add_rule, add_ticks_below, add_words, picture, time_ticks
 from primbench.spec.naming import name_of
@@ -35,11 +35,11 @@ def timelines(records: Sequence[Record]) -> Iterator[Figure]:
         found = record.measurement.over_time
         lanes = {name: series for name in SERIES if (series := found.series.get(name))}
         if lanes:
-            yield _timeline(record, lanes, record.measurement.phases_s, [*notes_of(found)])
+            yield _timeline(record, lanes, record.measurement.phases_s, [*map(Note, notes_of(found))])
 
 
 def _timeline(
-    record: Record, lanes: Mapping[str, Series], phases_s: Mapping[str, float], notes: Sequence[str]
+    record: Record, lanes: Mapping[str, Series], phases_s: Mapping[str, float], notes: Sequence[Note]
 ) -> Figure:
     end_s = max(series.times_s[-1] for series in lanes.values()) or 1.0
     process = f", process {record.case.process}" if record.case.process else ""
@@ -93,7 +93,7 @@ def _picture(
 
 
 def _numbers(
-    windows: Mapping[str, Mapping[float, float]], lanes: Mapping[str, Series], end_s: float, notes: Sequence[str]
+    windows: Mapping[str, Mapping[float, float]], lanes: Mapping[str, Series], end_s: float, notes: Sequence[Note]
 ) -> Numbers:
     times = sorted({time_s for found in windows.values() for time_s in found})
     peaks = [f"{words_of(name)}: peak {shown(name, lanes[name].peak)}" for name in windows]

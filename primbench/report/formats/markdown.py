@@ -12,7 +12,6 @@ WRITES = "the tables as Markdown"
 
 
 def write(document: Document) -> str:
-    from primbench.report import plain, table
+    from primbench.report import table
 
-    written = (plain.paragraphs(part) if isinstance(part, str) else table.markdown(part) for part in document.parts())
-    return "\n".join(filter(None, written))
+    return "\n".join(filter(None, map(table.markdown, document.parts())))

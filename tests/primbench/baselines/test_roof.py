@@ -110,7 +110,7 @@ def test_table_shows_the_shares_and_says_of_what() -> None:
     assert [
         "of roof: of the best rate that a case of set roof reached on this device in this run",
         "of datasheet: of the peak without sparsity in https://www.nvidia.com/en-us/data-center/h200/",
-    ] == found.notes
+    ] == [each.text for each in found.notes]
 
 
 @pytest.mark.parametrize(("explained", "rate"), [(False, 4.04e9), (True, 8e9)])

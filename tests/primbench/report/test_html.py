@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import lzma
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,10 +17,9 @@ from primbench.measurement.over_time import OverTime, Series
 from primbench.numa.topology import Node
 from primbench.registry import build
 from primbench.report import html, page
-from primbench.report.document import Document
+from primbench.report.document import Document, Note, Table
 from primbench.report.html_style import STYLE
 from primbench.report.svg_plot import HOTTEST
-from primbench.report.table import Table
 from primbench.report.written import known
 from primbench.results.file import Results, encode, read
 from primbench.results.record import Record
@@ -116,14 +115,14 @@ def test_nodes_are_answered_first(invoke: Callable[..., Result], tmp_path: Path)
 
 
 def test_finding_without_pictures_has_its_words_and_tables() -> None:
-    table = Table("two  nodes", ["node", ""], [["a|b", "<i>"], ["c", "d" * 40]], ["slow"])
-    parts: list[Table | str] = ["One node is slower.\nIt is a|b.\n", table, "last\n"]
+    table = Table("two  nodes", ["node", ""], [["a|b", "<i>"], ["c", "d" * 40]], [Note("slow", "marked")])
+    parts: list[Table | Sequence[Note]] = [[Note("One node is slower."), Note("It is a|b.")], table, [Note("last")]]
     written = known()["report"].write(Document(rows=list, parts=lambda: parts, checks=list, value=None))
     found = check(str(written))
     assert ["One node is slower."] == titles(found, "h1")
     assert ["node", "what", "two, nodes"] == titles(found, "th") + titles(found, "caption")
     assert ["a|b", "<i>", "c", "d" * 40] == titles(found, "td")
-    assert ["primbench", "It is a|b.", "slow", "last"] == titles(found, "p")
+    assert ["primbench", "It is a|b.", "! slow", "last"] == titles(found, "p")
 
 
 def elsewhere(record: Record, thread: int, memory: int) -> Record:

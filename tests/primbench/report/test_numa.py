@@ -108,8 +108,8 @@ def test_a_single_round_shows_ratios_without_intervals() -> None:
     matrix = Matrix(device="cpu", kind="chase", cells=[cell(0, 0, 3e-8), far])
     once = replace(matrix, cells=[replace(each, times_s={0: each.median_s or 0.0}) for each in matrix.cells])
     shown = text(replace(affinity(once, nodes=(0, 1)), rounds=1), Topology())
-    assert shown.splitlines()[1].startswith("host  1 MiB  (median of 1 process;")
-    assert "a load 0 30.0 ns nearest 40.0 ns 1.500" == " ".join(shown.splitlines()[3].split())
+    assert shown.startswith("host  1 MiB  (median of 1 process;")
+    assert "a load 0 30.0 ns nearest 40.0 ns 1.500" == " ".join(shown.splitlines()[2].split())
 
 
 def test_what_was_not_measured_is_said_with_the_reason() -> None:

@@ -81,7 +81,7 @@ def test_each_series_has_mean_peak_and_curve_and_the_unknown_a_reason() -> None:
         "GPU memory handed out by torch's allocator, at most: 7 GiB",
         "tensor active unknown: no such unit",
         "phases: inputs 250 ms, timing 1.50 s",
-    ] == found.notes
+    ] == [note.text for note in found.notes]
     assert "sm active" in text(found)
 
 

@@ -16,7 +16,7 @@ import pytest
 from primbench.compare.ratio import Verdict
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
-from primbench.report.signs import SIGNS, painted
+from primbench.report.signs import SIGNS
 from primbench.results.file import Results, encode
 from primbench.results.record import Line
 from primbench.spec.case import Case
@@ -25,15 +25,24 @@ ALIKE = Measurement(batch_s=Samples(samples_s=[1e-3] * 7, calls_per_sample=9, ta
 
 
 @pytest.fixture
-def command(made_study: Callable[..., Results], tmp_path: Path) -> list[str]:
-    """One that compares two places that are alike."""
+def study(made_study: Callable[..., Results], tmp_path: Path) -> Callable[[str], list[str]]:
+    """``study(name)``: a command that compares two places that are alike, the host and one of that name."""
     parameters = build("gemm", {"m": 64, "n": 64, "k": 64}).parameters()
     case = Case(primitive="gemm", parameters=parameters, backend="numpy", device="cpu")
-    made = made_study(["host", "podman"], [case], lambda arm, case, pair: ALIKE)
-    path = tmp_path / "study.jsonl"
-    lines: list[Line] = [made.header, *made.workers, *made.records]
-    path.write_bytes(b"".join(map(encode, lines)))
-    return [sys.executable, "-P", "-m", "primbench", "compare", str(path)]
+
+    def named(name: str) -> list[str]:
+        made = made_study(["host", f"podman:name={name}"], [case], lambda arm, case, pair: ALIKE)
+        path = tmp_path / "study.jsonl"
+        lines: list[Line] = [made.header, *made.workers, *made.records]
+        path.write_bytes(b"".join(map(encode, lines)))
+        return [sys.executable, "-P", "-m", "primbench", "compare", str(path)]
+
+    return named
+
+
+@pytest.fixture
+def command(study: Callable[[str], list[str]]) -> list[str]:
+    return study("podman")
 
 
 def on_a_terminal(command: list[str], **variables: str) -> str:
@@ -59,11 +68,24 @@ def test_every_verdict_has_a_sign() -> None:
     assert 1 == list(SIGNS.values()).count(worse) == list(SIGNS.values()).count(better)
 
 
-def test_colour_goes_on_with_a_verdict_and_no_further() -> None:
-    verdict = "> slower, by\n              the mean"
-    found = painted(f"a  batch  1 ms  {verdict}\n   wall   2 ms  takes longer\nb  batch  1 ms  = equivalent\n")
-    shown = [(found.plain[span.start : span.end], span.style) for span in found.spans]
-    assert [(verdict, "bold red"), ("= equivalent", "green")] == shown
+def coloured(shown: str) -> dict[str, str]:
+    """What is in colour, line by line, and how."""
+    return {words: code for code, words in re.findall(r"\x1b\[([0-9;]+)m(.*?)\x1b\[0m", shown)}
+
+
+def test_colour_goes_on_with_a_verdict_and_no_further(command: list[str]) -> None:
+    found = coloured(on_a_terminal(command, NO_COLOR="", COLUMNS="66"))
+    answer, *verdict = found
+    assert ["1;32", "32", "32"] == list(found.values())
+    assert "Nothing is slower, within a margin of 1.0%." == answer
+    assert ["= equivalent,", "within 1.0%"] == [words.strip() for words in verdict]
+
+
+@pytest.mark.parametrize("name", ["> podman", "GPU", "!  ? x"])
+def test_no_name_of_an_arm_is_taken_for_a_verdict_or_a_warning(study: Callable[[str], list[str]], name: str) -> None:
+    usual, named = (coloured(on_a_terminal(study(each), NO_COLOR="", COLUMNS="1000")) for each in ("podman", name))
+    assert list(usual.values()) == list(named.values())
+    assert list(usual) == list(named)
 
 
 def test_colour_is_for_terminals_alone_and_adds_nothing_else(command: list[str]) -> None:

@@ -17,7 +17,8 @@ from primbench.measurement import Measurement, Samples, Trace
 from primbench.measurement.readings import GpuProcess, GpuReading, HostReading
 from primbench.numa.placement import EffectivePlacement
 from primbench.registry import build
-from primbench.report.table import Table, markdown, tables, text
+from primbench.report.document import Table
+from primbench.report.table import markdown, tables, text
 from primbench.results.record import Record, Worker
 from primbench.spec.case import Case
 from primbench.spec.method import Method
@@ -84,6 +85,11 @@ def table(*records: Record, workers: list[Worker] | None = None) -> Table:
     return found
 
 
+def noted(found: Table) -> list[str]:
+    """The notes below it."""
+    return [note.text for note in found.notes]
+
+
 def column(found: Table, name: str) -> list[str]:
     return [row[found.columns.index(name)] for row in found.rows]
 
@@ -140,12 +146,12 @@ def test_noise_above_the_limit_is_starred_and_explained() -> None:
     noisy = Measurement(batch_s=samples(1e-3, spread=0.041), verified=True)
     found = table(record(noisy), record(ON_CPU, m=1))
     assert ["*4.1%", "0.2%"] == column(found, "noise")
-    assert found.notes[0].startswith("* the median is known no better than this, --max-noise asked 0.5%")
+    assert noted(found)[0].startswith("* the median is known no better than this, --max-noise asked 0.5%")
 
 
 def test_clocks_held_back_are_noted() -> None:
     held = replace(ON_GPU, gpu=GpuReading(clocks_event_reasons=["sw power cap"]))
-    assert ["clocks held back in some cases by: sw power cap"] == table(record(held)).notes
+    assert ["clocks held back in some cases by: sw power cap"] == noted(table(record(held)))
 
 
 # Microseconds seen on an H200: torch's convolution, whose algorithms each process tries anew, and cuDNN's by itself; a
@@ -164,8 +170,8 @@ def test_a_trace_of_other_kernels_is_told(
     overlapped_s = None if overlapped_us is None else overlapped_us * 1e-6
     trace = Trace(busy_s=samples(busy_us * 1e-6), kernels_per_call=kernels, kernels=["a"], overlapped_s=overlapped_s)
     found = table(record(replace(ON_GPU, device_s=samples(device_us * 1e-6), trace=trace)))
-    assert told == any("busy does not fit device" in note for note in found.notes)
-    assert (overlapped_us == 300.0) == any("may run concurrently" in note for note in found.notes)
+    assert told == any("busy does not fit device" in note for note in noted(found))
+    assert (overlapped_us == 300.0) == any("may run concurrently" in note for note in noted(found))
 
 
 def test_a_trace_of_a_graph_with_branches_may_have_them_in_a_row() -> None:
@@ -173,13 +179,13 @@ def test_a_trace_of_a_graph_with_branches_may_have_them_in_a_row() -> None:
     trace = Trace(busy_s=samples(618e-6), kernels_per_call=169, kernels=["a"], overlapped_s=0.0)
     found = replace(ON_GPU, device_s=samples(488e-6), trace=trace, nodes_per_call=169.0)
     for path, told in ((None, True), (169.0, True), (140.0, False)):
-        notes = table(record(replace(found, longest_path_per_call=path))).notes
+        notes = noted(table(record(replace(found, longest_path_per_call=path))))
         assert told == any("busy does not fit device" in note for note in notes)
         assert told != any("may run concurrently" in note for note in notes)
     no_more = replace(found, longest_path_per_call=140.0, trace=replace(trace, busy_s=samples(500e-6)))
-    assert [] == table(record(no_more)).notes
+    assert [] == noted(table(record(no_more)))
     far_less = replace(found, longest_path_per_call=140.0, trace=replace(trace, busy_s=samples(100e-6)))
-    assert any("busy does not fit device" in note for note in table(record(far_less)).notes)
+    assert any("busy does not fit device" in note for note in noted(table(record(far_less))))
 
 
 def hampered(throttled_s: float, measurement: Measurement = ON_CPU) -> Measurement:
@@ -192,7 +198,7 @@ def hampered(throttled_s: float, measurement: Measurement = ON_CPU) -> Measureme
 def test_disturbed_rows_are_marked_and_told_by_their_numbers() -> None:
     found = table(record(ON_CPU), record(hampered(0.31), m=1), record(hampered(0.0), m=2))
     assert ["0.2%", "!0.2%", "0.2%"] == column(found, "noise")
-    assert ["! row 2: the CPU quota held it back for 310 ms of 800 ms"] == found.notes
+    assert ["! row 2: the CPU quota held it back for 310 ms of 800 ms"] == noted(found)
 
 
 def test_disturbance_of_a_gpu_marks_its_row_beside_what_is_ordinary() -> None:
@@ -203,8 +209,8 @@ def test_disturbance_of_a_gpu_marks_its_row_beside_what_is_ordinary() -> None:
         "! rows 1-2: pid 4711 held the GPU, too",
         "! rows 1-2: clocks held back by: hw slowdown",
         "clocks held back in some cases by: sw power cap",
-    ] == found.notes
-    assert "! all rows: pid 4711" in table(*[record(replace(ON_GPU, gpu=reading), m=m) for m in (1, 2)]).notes[0]
+    ] == noted(found)
+    assert "! all rows: pid 4711" in noted(table(*[record(replace(ON_GPU, gpu=reading), m=m) for m in (1, 2)]))[0]
 
 
 def test_marks_stand_together_and_without_a_noise() -> None:
@@ -215,13 +221,13 @@ def test_marks_stand_together_and_without_a_noise() -> None:
 
 
 def test_a_disturbance_of_many_rows_is_one_line_with_the_worst() -> None:
-    notes = table(*[record(hampered(0.01 * (m % 30)), m=m) for m in range(1, 31)]).notes
+    notes = noted(table(*[record(hampered(0.01 * (m % 30)), m=m) for m in range(1, 31)]))
     assert ["! rows 1-29, most in row 29: the CPU quota held it back for 290 ms of 800 ms"] == notes
 
 
 def test_many_disturbances_are_counted_and_left_to_the_export() -> None:
     gpus = [GpuReading(foreign_processes=[GpuProcess(pid=pid)]) for pid in range(1, 31)]
-    notes = table(*[record(replace(ON_GPU, gpu=gpu), m=m) for m, gpu in enumerate(gpus, 1)]).notes
+    notes = noted(table(*[record(replace(ON_GPU, gpu=gpu), m=m) for m, gpu in enumerate(gpus, 1)]))
     assert 6 == len(notes)
     assert notes[-1] == "! and 25 more: --csv has all, in its column `disturbed`"
 
@@ -234,8 +240,8 @@ def test_a_cpu_that_is_slow_for_no_counted_reason_is_one_line_of_all_rows_and_ma
     assert [
         "the CPU was slow beside 56.2% of all samples: a loop of Python took over 15.0% longer than at its quickest, "
         "which times of the host have in them"
-    ] == found.notes
-    assert [] == table(*[record(timed[m > 4], m=m) for m in range(1, 21)]).notes
+    ] == noted(found)
+    assert [] == noted(table(*[record(timed[m > 4], m=m) for m in range(1, 21)]))
 
 
 def test_a_result_that_was_not_checked_says_so() -> None:
@@ -333,7 +339,7 @@ class Doubled:
 def test_yardstick_adds_its_columns_and_notes() -> None:
     (found,) = tables([record(ON_CPU), record(m=1)], [], None, [Doubled()])
     assert (["10.0 us", "-"], ["0.500", "-"]) == (column(found, "theirs"), column(found, "ratio"))
-    assert ["2 of gemm"] == found.notes
+    assert ["2 of gemm"] == noted(found)
 
 
 @pytest.mark.parametrize(("cell", "ratio"), [("1.003", 1.0031), ("0.0123", 0.01234), ("275.620", 275.62)])
@@ -410,13 +416,15 @@ def test_placement_that_was_not_had_is_a_note_once() -> None:
     refused = replace(PLACED, rung="first touch", reasons={"set_mempolicy": "EPERM", "threads": "no pool"})
     found = table(record(ON_CPU), record(ON_CPU, m=1, worker=1),
                   workers=[worker(placement=refused), worker(worker=1, placement=refused)])  # fmt: skip
-    assert ["not placed as asked: memory is where it was first touched: set_mempolicy: EPERM"] == found.notes
+    assert ["not placed as asked: memory is where it was first touched: set_mempolicy: EPERM"] == noted(found)
     fell_back = worker(placement=replace(PLACED, rung="none", reasons={"numa_node": "--numa-node auto: no device"}))
-    assert ["not placed as asked: --numa-node auto: no device"] == table(record(ON_CPU), workers=[fell_back]).notes
-    assert [] == table(record(ON_CPU)).notes
+    assert ["not placed as asked: --numa-node auto: no device"] == noted(table(record(ON_CPU), workers=[fell_back]))
+    assert [] == noted(table(record(ON_CPU)))
     asked = replace(record(ON_CPU), case=replace(case(), placement=Placement(threads=8)))
     fewer = worker(placement=replace(PLACED, threads=2))
-    assert ["not placed as asked: threads=8, and the largest pool has 2 (numpy)"] == table(asked, workers=[fewer]).notes
+    assert ["not placed as asked: threads=8, and the largest pool has 2 (numpy)"] == noted(
+        table(asked, workers=[fewer])
+    )
 
 
 def test_a_field_called_as_a_metric_has_another_heading() -> None:
