@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primbench.backends import gpu_number
+from primbench.backends._taken import taken
 from primbench.dtypes import numpy_dtype
 from primbench.errors import BackendUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
+    from primbench.measurement.implementation import Implementation
     from primbench.problem import Array
 
 RANK = 10
@@ -69,6 +72,10 @@ class TorchCpu:
 
     def close(self) -> None:
         """Nothing of the process was changed."""
+
+    def taken(self) -> AbstractContextManager[list[list[Implementation]]]:
+        """See ``_taken.taken``: of a CPU's calls."""
+        return taken(self._torch)
 
     def versions(self) -> dict[str, str]:
         return {"torch": str(self._torch.__version__), "git": self._torch.version.git_version or "unknown"}

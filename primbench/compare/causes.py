@@ -16,6 +16,7 @@ from primbench.compare.dear_calls import dear_calls
 from primbench.compare.differing import of_setting, placement, set_variables
 from primbench.compare.effects import changes_of
 from primbench.compare.filters import dearer_s, filters
+from primbench.compare.implementations import other_implementations
 from primbench.compare.opens import dearer_opens
 from primbench.compare.ruled import Moved, by_rules, by_settings
 from primbench.compare.sides import identity
@@ -103,6 +104,7 @@ def _all(
     yield from _other_gpu(case, baseline, side)
     yield from _network(case, baseline, side)
     yield from _on_other_files(case, baseline, side)
+    yield from other_implementations(case, baseline, side)
     changes = changes_of({"": differing}, *get_args(Layer)) if differing else []
     if differing is not None:
         yield from by_rules(moved, differing, {each.check for each in alone}, baseline, side)

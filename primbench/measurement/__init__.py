@@ -8,6 +8,7 @@ import msgspec
 
 from primbench import stats
 from primbench.measurement import notebook
+from primbench.measurement.implementation import Implementation
 from primbench.measurement.learnt import Learnt
 from primbench.measurement.over_time import OverTime
 from primbench.measurement.readings import DataReading, GpuReading, HostReading, NeighbourReading, Pages, Turns
@@ -102,6 +103,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     nodes_per_call: graph nodes (kernels, copies, fills) of one call, where it was captured. longest_path_per_call: how
     many of those are on the longest path, where each waits for the one before, the others being concurrent with them;
     None where nodes_per_call is, before CUDA 12.3, before torch 2.8, and in files from before it was kept.
+    implementations: what torch's calls on a CPU took of the libraries that say so, oneDNN and MKL, each once; [] where
+    it called neither, None where nobody was asked, and in files from before it was kept.
     phases_s: what the case spent its time on, from inputs to the last sample; on a GPU a check includes the warm-up.
     warm_up_drift: how far the medians of the two last halves of the warm-up lay apart, as a share of the larger: it
     came to rest at 0.01 or less. None, with the reason in ``missing``, where there was none, or too short a one.
@@ -133,6 +136,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     nodes_per_call: Amount | None = None
     longest_path_per_call: Amount | None = None
     algorithm: str | None = None
+    implementations: list[Implementation] | None = None
     flop: Whole | None = None
     bytes_moved: Whole | None = None
     phases_s: dict[str, Seconds] = {}

@@ -19,7 +19,7 @@ from primbench.timing.calls import Calls
 from primbench.timing.collective import Together
 from primbench.timing.cpu import CpuTimer
 from primbench.timing.feasibility import check_affordable, check_memory
-from primbench.timing.inputs import elsewhere, first_calls, set_up
+from primbench.timing.inputs import FirstCalls, elsewhere, first_calls, set_up
 from primbench.timing.phases import Phases
 from primbench.timing.sampling import CLOCK, Clock, Pace, garbage_kept, secondary_rule, tail_rule
 from primbench.timing.verify import check_output, error_of, on_host, rewritten
@@ -152,15 +152,14 @@ def _measured(
     phases.end("inputs")
     steps, extents = case.set_up(inputs)
     calls = Calls(steps)
-    if not calls.are_processes:
-        extents += first_calls(backend, steps)
+    first = FirstCalls([], None) if calls.are_processes else first_calls(backend, steps)
     copies = elsewhere(backend, problem, inputs) if pace.has_others and len(steps) == 1 else []
     phases.end("setup")
     compare = case.check(steps[0])
     timer = timer_on(backend, calls, method, pace, copies)
     error = timer.settle(compare) if timer else compare()
     phases.end("check")
-    host_pages = pages.watch(steps, extents, page_nodes)
+    host_pages = pages.watch(steps, [*extents, *first.extents], page_nodes)
     before = host_counters.start()
     with garbage_kept(), pace.in_place(calls, backend.device):
         timed = timed_by(timer, problem, steps[0], method, pace) if timer else Measurement()
@@ -181,6 +180,7 @@ def _measured(
         input_sets=len(steps),
         input_sets_bytes=len(steps) * problem.memory_bytes(),
         algorithm=description_of(steps[0]).algorithm,
+        implementations=first.implementations,
         flop=problem.flop(),
         bytes_moved=problem.bytes_moved(),
         phases_s=phases.ended_s,

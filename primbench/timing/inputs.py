@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.errors import UnsupportedCase
 from primbench.numa.pages import Extent
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from primbench.backends import Backend
+    from primbench.measurement.implementation import Implementation
     from primbench.problem import Array, Problem
     from primbench.spec.method import Method
 
@@ -94,11 +96,20 @@ def made_together(problem: Problem, method: Method, processes: int) -> tuple[Arr
     return problem.inputs(np.random.default_rng(method.seed))
 
 
-def first_calls(backend: Backend, steps: Sequence[Step]) -> list[Extent]:
-    """Call every step once, which loads and tunes what is lazy. Returns where in host memory the outputs lie."""
-    extents = [extent for step in steps for extent in extents_of(backend, [step()])]
-    backend.synchronize()
-    return extents
+class FirstCalls(NamedTuple):
+    """extents: where in host memory the outputs lie. implementations: Measurement's."""
+
+    extents: list[Extent]
+    implementations: list[Implementation] | None
+
+
+def first_calls(backend: Backend, steps: Sequence[Step]) -> FirstCalls:
+    """Call every step once, which loads and tunes what is lazy."""
+    listening = getattr(backend, "taken", None) if backend.device == "cpu" else None
+    with listening() if listening else nullcontext([]) as heard:
+        extents = [extent for step in steps for extent in extents_of(backend, [step()])]
+        backend.synchronize()
+    return FirstCalls(extents, next(iter(heard), None))
 
 
 def input_sets(backend: Backend, problem: Problem, method: Method, set_bytes: Callable[[], int] | None = None) -> int:
