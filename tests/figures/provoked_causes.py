@@ -59,6 +59,7 @@ AT_START = {  # folder -> what a Python runs at its start that has it in its sea
     "hidden": "import os\nif 'PROVOKED' in os.environ:\n import time, numpy\n real = numpy.matmul\n"
     " def slow(*given, **named):\n  time.sleep(2e-4)\n  return real(*given, **named)\n numpy.matmul = slow\n",
     "many": "import sys\nsys.path[:0] = ['/usr'] * 800\n",
+    "older": "import os\nif 'PROVOKED' in os.environ:\n os.putenv('ONEDNN_MAX_CPU_ISA', 'SSE41')\n",
     "executable": "import ctypes, os\nif 'PROVOKED' in os.environ: ctypes.CDLL(None).prctl(65, 1, 0, 0, 0)\n",
     "little": "import os, resource\nif 'PROVOKED' in os.environ:\n"
     " resource.setrlimit(resource.RLIMIT_DATA, (300 << 20, 300 << 20))\n",
@@ -140,6 +141,12 @@ class Compiled(Network, name="compiled"):
     def flop(self, batch_size):
         return 2 * 3 * 2 * batch_size
 """
+RNN = "rnn = [{ hidden_size = 512, batch_size = 16, seq_len = 25, cell = 'lstm' }]"
+PRODUCT16 = "gemm = [{ m = 256, n = 256, k = 256, dtype = 'bfloat16' }]"
+ON_A_DISK = 'files = [{ bytes = 33554432, what = ["read", "mmap"], page_cache = "cold" }]'
+KEPT = 'files = [{ bytes = 67108864, what = "read" }, { bytes = 67108864, what = "mmap" }]'
+DISKS = Path("/run/primbench-provoked")
+LITTLE_KIB = 16  # as profiles for databases set it
 RING = 'files = [{ bytes = 4194304, what = "read", access = ["buffered", "io_uring"] }]'
 
 
@@ -260,6 +267,52 @@ def nice_late(pid: int) -> None:
         Path(f"/proc/{pid}/autogroup").write_text("8")
 
 
+@contextlib.contextmanager
+def two_disks() -> Iterator[None]:
+    """Of one kind, with a file system each, in DISKS, by root: "slow" reads little ahead."""
+    with contextlib.ExitStack() as made:
+        made.callback(shutil.rmtree, DISKS, ignore_errors=True)
+        for name in ("quick", "slow"):
+            folder, image = DISKS / name, Path(os.environ.get("TMPDIR", "/var/tmp"), f"primbench-{name}.img")
+            folder.mkdir(parents=True)
+            made.callback(image.unlink, missing_ok=True)
+            with image.open("wb") as file:
+                file.truncate(2**28)
+            subprocess.run(["mkfs.ext4", "-q", image], check=True)
+            found = subprocess.run(["losetup", "-f", "--show", image], check=True, capture_output=True, text=True)
+            device = found.stdout.strip()
+            made.callback(subprocess.run, ["losetup", "-d", device], check=True)
+            subprocess.run(["mount", device, folder], check=True)
+            made.callback(subprocess.run, ["umount", folder], check=True)
+            if name == "slow":
+                Path("/sys/block", Path(device).name, "queue/read_ahead_kb").write_text(f"{LITTLE_KIB}")
+        yield
+
+
+def drop_late(pid: int) -> None:
+    """Have the kernel drop the pages of what a worker has in its temporary files, over and over, as it does on a node
+    that is short of memory.
+    """
+    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    folder = next(os.fsdecode(each[7:]) for each in variables if each.startswith(b"TMPDIR="))
+
+    def drop() -> None:
+        while Path(f"/proc/{pid}").exists():
+            for at, _, names in os.walk(folder):  # which leaves out what is removed meanwhile
+                for name in names:
+                    _drop(Path(at, name))
+            time.sleep(LOOK_S)
+
+    threading.Thread(target=drop, daemon=True).start()
+
+
+def _drop(path: Path) -> None:
+    """Once the disk has them: pages that are still to be written stay."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        os.fdatasync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def idle_late(pid: int) -> None:
     """As `chrt -i` does."""
     os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
@@ -346,6 +399,12 @@ EFFECTS = {
     "noexec": Effect(f"host:env.TMPDIR={NO_EXEC}/noexec", (GETPPID, COMPILED), backend="torch",
                      against=f"host:env.TMPDIR={NO_EXEC}/exec", options=("--kernels", "FOLDER/network.py"),
                      beside=folders_in_memory),
+    "little read-ahead": Effect(f"host:env.TMPDIR={DISKS}/slow", (ON_A_DISK,), against=f"host:env.TMPDIR={DISKS}/quick",
+                                beside=two_disks),
+    "dropped cache": Effect(f"host:{MARK},env.TMPDIR=PATH", (GETPPID, KEPT), beside=late(drop_late)),
+    "one thread": Effect("host:env.OMP_NUM_THREADS=1", (GETPPID, PRODUCT), backend="torch"),
+    "other kernels of oneDNN": Effect(f"host:env.PYTHONPATH=FOLDER/older,{MARK}", (GETPPID, RNN, PRODUCT16),
+                                      against="host:env.PYTHONPATH=FOLDER/older", backend="torch"),
     "harmless arenas": Effect("host:env.MALLOC_ARENA_MAX=1", (LAUNCH, PRODUCT)),
     "harmless search path": Effect(f"host:{MARK},env.PATH={':'.join(f'/opt/{each}' for each in range(300))}:/usr/bin",
                                    (GETPPID, PRODUCT)),
