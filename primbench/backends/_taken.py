@@ -17,7 +17,6 @@ from primbench.measurement.implementation import Implementation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LIBRARIES = {"oneDNN": "mkldnn", "MKL": "mkl"}  # by torch's names of them
 _ASKED_BY_USER = ("ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKL_VERBOSE")
 _OF_ONEDNN = re.compile(r"onednn_verbose(?:,v1)?(?:,primitive)?,exec,cpu,(?!reorder,)(\w+),([^,]*),")
 _OF_MKL = re.compile(r"MKL_VERBOSE (\w+)\(")
@@ -31,18 +30,25 @@ def taken(torch: Any) -> Iterator[list[list[Implementation]]]:
     has asked them himself.
     """
     found: list[list[Implementation]] = []
-    modules = {name: getattr(torch.backends, module) for name, module in _LIBRARIES.items()}
-    asked = {name: each for name, each in modules.items() if each.is_available() and hasattr(each, "verbose")}
-    if not asked or not os.environ.keys().isdisjoint(_ASKED_BY_USER):
+    modules = [each for each in (torch.backends.mkldnn, torch.backends.mkl) if _can_be_asked(each)]
+    if not modules or not os.environ.keys().isdisjoint(_ASKED_BY_USER):
         yield found
         return
     with _printed() as lines, ExitStack() as asking:
-        for each in asked.values():
+        for each in modules:
             asking.enter_context(each.verbose(each.VERBOSE_ON))
         yield found
-    onednn = [("oneDNN", *of_it) for line in lines for of_it in _OF_ONEDNN.findall(line)]
-    mkl = [("MKL", name.lower(), "") for line in lines for name in _OF_MKL.findall(line)]
-    found.append([Implementation(library=each[0], call=each[1], code=each[2]) for each in sorted({*onednn, *mkl})])
+    found.append(_told(lines))
+
+
+def _can_be_asked(module: Any) -> bool:
+    return module.is_available() and hasattr(module, "verbose")
+
+
+def _told(lines: list[str]) -> list[Implementation]:
+    onednn = {("oneDNN", *of_it) for line in lines for of_it in _OF_ONEDNN.findall(line)}
+    mkl = {("MKL", name.lower(), "") for line in lines for name in _OF_MKL.findall(line)}
+    return [Implementation(library=library, call=call, code=code) for library, call, code in sorted(onednn | mkl)]
 
 
 @contextmanager

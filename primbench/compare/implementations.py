@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # A product of float16 took 8.26 ms by oneDNN's kernel and 15.5 s by its reference (pytorch/pytorch#193951).
 TIMES = 1880.0
 _UPSTREAM = 12  # after variables that choose code, before libraries and packages that bring it
+_OTHER = "other code of the libraries"
 _NEITHER = "torch's own code, neither oneDNN nor MKL"
 
 
@@ -26,17 +27,15 @@ def other_implementations(case: CaseComparison, baseline: Side, side: Side) -> I
     one, other = (_taken(each.cases[identity(case.case)]) for each in (baseline, side))
     if one is None or other is None or one == other:
         return
-    slow_here, slow_there = _slow(other, one), _slow(one, other)
-    title = "other code of the libraries"
-    if slow_here or slow_there:
-        title = f"{slow_here} in {side.name}" if slow_here else f"{slow_there} in {baseline.name}"
-    yield Cause(
-        f"{title}: it takes {_only(other, one)} in {side.name}, {_only(one, other)} in {baseline.name}",
-        at_least=1.0 if slow_here and not slow_there else 1 / TIMES,
-        at_most=1.0 if slow_there and not slow_here else TIMES,
-        title=title,
-        upstream=_UPSTREAM,
-    )
+    told = f"it takes {_only(other, one)} in {side.name}, {_only(one, other)} in {baseline.name}"
+    if slow := _slow(other, one):
+        title = f"{slow} in {side.name}"
+        yield Cause(f"{title}: {told}", 1.0, TIMES, title, _UPSTREAM)
+    elif slow := _slow(one, other):
+        title = f"{slow} in {baseline.name}"
+        yield Cause(f"{title}: {told}", 1.0, TIMES, title, _UPSTREAM).of_baseline()
+    else:
+        yield Cause(f"{_OTHER}: {told}", 1 / TIMES, TIMES, _OTHER, _UPSTREAM)
 
 
 def _taken(records: Sequence[Record]) -> set[Implementation] | None:
