@@ -267,23 +267,26 @@ def nice_late(pid: int) -> None:
         Path(f"/proc/{pid}/autogroup").write_text("8")
 
 
+def _run(*command: str | Path) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 @contextlib.contextmanager
 def two_disks() -> Iterator[None]:
     """Of one kind, with a file system each, in DISKS, by root: "slow" reads little ahead."""
     with contextlib.ExitStack() as made:
-        made.callback(shutil.rmtree, DISKS, ignore_errors=True)
+        made.callback(lambda: shutil.rmtree(DISKS, ignore_errors=True))
         for name in ("quick", "slow"):
             folder, image = DISKS / name, Path(os.environ.get("TMPDIR", "/var/tmp"), f"primbench-{name}.img")
             folder.mkdir(parents=True)
             made.callback(image.unlink, missing_ok=True)
             with image.open("wb") as file:
                 file.truncate(2**28)
-            subprocess.run(["mkfs.ext4", "-q", image], check=True)
-            found = subprocess.run(["losetup", "-f", "--show", image], check=True, capture_output=True, text=True)
-            device = found.stdout.strip()
-            made.callback(subprocess.run, ["losetup", "-d", device], check=True)
-            subprocess.run(["mount", device, folder], check=True)
-            made.callback(subprocess.run, ["umount", folder], check=True)
+            _run("mkfs.ext4", "-q", image)
+            device = _run("losetup", "-f", "--show", image).strip()
+            made.callback(_run, "losetup", "-d", device)
+            _run("mount", device, folder)
+            made.callback(_run, "umount", folder)
             if name == "slow":
                 Path("/sys/block", Path(device).name, "queue/read_ahead_kb").write_text(f"{LITTLE_KIB}")
         yield

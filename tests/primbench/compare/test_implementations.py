@@ -23,7 +23,7 @@ MadeStudy = Callable[..., Results]
 Taken = list[Implementation] | None
 Explain = Callable[..., Explanation]
 
-PRODUCT = {"m": 64, "n": 64, "k": 64}
+PRODUCT: dict[str, int | float | str | bool] = {"m": 64, "n": 64, "k": 64}
 MEASURED = """
 import sys, msgspec
 from primbench.kernels.gemm import Gemm
@@ -48,7 +48,7 @@ def taken(dtype: str = "float32", what: str = "gemm", **variables: str) -> tuple
     """What libraries say in a process of its own, and all that it printed."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", MEASURED, dtype, what],
-        env={**os.environ, **variables}, capture_output=True, text=True, check=False, timeout=240,
+        env=os.environ | variables, capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     assert not done.returncode, done.stderr
     return msgspec.json.decode(done.stderr, type=list[Implementation] | None), done.stdout
