@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from primbench.cli import COMMANDS, main
-from primbench.doctor.checks import CHECKS
-from primbench.doctor.rules import RULES
+from primbench.doctor import table
+from primbench.doctor.checks import checks as looked_for
+from primbench.doctor.checks import well_of
 from primbench.environment.comparable import meaning_of
 from primbench.environment.fingerprint import Environment, sources
 from primbench.problem import fields_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from primbench.doctor.rules import Rule
+    from primbench.doctor.cause import Cause
     from primbench.system.meaning import Meaning
 
 
@@ -110,7 +111,7 @@ def _type(told: dict[str, Any]) -> str:
 
 def checks() -> Iterator[str]:
     yield "# What `primbench doctor` looks for"
-    rows = [[each.__name__.replace("_", "-"), (each.__doc__ or "").partition("\n")[0]] for each in CHECKS]
+    rows = [[each.id, well_of(each).partition("\n")[0]] for each in looked_for()]
     yield ""
     yield from _table(["check", "what is well where it finds nothing"], rows)
 
@@ -144,11 +145,11 @@ def _meant(meaning: Meaning) -> tuple[str, str]:
     if callable(meaning.entry):
         return meaning.layer, "another cause for each entry"
     name = meaning.rule or (meaning.entry and meaning.entry.rule)
-    return meaning.layer, next((_named(rule) for rule in RULES if rule.name == name), "effect unknown")
+    return meaning.layer, _named(table.causes()[name]) if name else "effect unknown"
 
 
-def _named(rule: Rule) -> str:
-    return rule.cause or rule.name
+def _named(cause: Cause) -> str:
+    return cause.title or cause.id
 
 
 def causes() -> Iterator[str]:
@@ -156,19 +157,19 @@ def causes() -> Iterator[str]:
     yield "\nA comparison names the first of these that differs, concerns what moved, and can account for so much."
     yield "`primbench doctor --against FILE` tells them before anything is timed.\n"
     rows = [
-        [_named(rule), ", ".join(rule.distorts), rule.effect, _bound(rule), rule.source]
-        for rule in sorted(RULES, key=lambda rule: rule.upstream)
-        if rule.distorts
+        [_named(each), ", ".join(each.slows), each.effect, _bound(each), each.source]
+        for each in sorted(table.causes().values(), key=lambda each: each.upstream)
+        if each.effect and each.slows
     ]
     yield from _table(["what differs", "what it can distort", "why", "by how much at most", "source"], rows)
 
 
-def _bound(rule: Rule) -> str:
-    times = [f"{rule.times:g} times"] if rule.times < math.inf else []
-    added = {"call of a library": rule.a_call_s, "system call": rule.a_system_call_s, "sample": rule.a_sample_s}
-    added |= {"file": rule.a_file_s}
+def _bound(cause: Cause) -> str:
+    times = [f"{cause.times:g} times"] if cause.times < math.inf else []
+    added = {"call of a library": cause.a_call_s, "system call": cause.a_system_call_s, "sample": cause.a_sample_s}
+    added |= {"file": cause.a_file_s}
     bounds = [*times, *(f"{format_time(each)} a {what}" for what, each in added.items() if each)]
-    return f"{' or '.join(bounds)}{', for each' * rule.by_each}"
+    return f"{' or '.join(bounds)}{', for each' * cause.by_each}"
 
 
 def problems() -> Iterator[str]:

@@ -11,8 +11,8 @@ from click.testing import Result
 
 from primbench.cli import COMMANDS
 from primbench.docs import reference
-from primbench.doctor.checks import CHECKS
-from primbench.doctor.rules import RULES
+from primbench.doctor.checks import checks as looked_for
+from primbench.doctor.table import causes
 from primbench.environment.fingerprint import sources
 from primbench.registry import primitives
 from primbench.report import plain
@@ -46,9 +46,10 @@ def test_the_reference_has_all_that_the_code_has(tmp_path: Path) -> None:
     assert all(f"## primbench {name}" in page["commands"] for name in COMMANDS)
     assert all(f"| {plain.markdown(name)} |" in page["columns"] for name in METRICS)
     assert {"## Header", "## Worker", "## Record"} <= set(page["records"].splitlines())
-    assert len(CHECKS) == page["checks"].count("\n| ") - 2
+    assert len(looked_for()) == page["checks"].count("\n| ") - 2
     assert all(f"| {plain.markdown(field)} |" in page["environment"] for field in sources())
-    assert {rule.cause for rule in RULES} - {None} <= set(re.findall(r"^\| (.+?) \|", page["causes"], re.MULTILINE))
+    titles = {each.title for each in causes().values() if each.effect} - {None}
+    assert titles <= set(re.findall(r"^\| (.+?) \|", page["causes"], re.MULTILINE))
     assert {f"## {name}" for name in primitives()} <= set(page["fields"].splitlines())
 
 
@@ -56,9 +57,10 @@ def test_fields_checks_and_causes_that_are_named_are_there() -> None:
     (table,) = re.findall(r"^\| cause \|.*?\n\n", (ROOT / "docs/place.md").read_text(), re.MULTILINE | re.DOTALL)
     rows = [line.split(" | ") for line in table.strip().splitlines()[2:]]
     assert {field for row in rows for field in re.findall(r"`(.+?)`", row[1])} <= {*sources()}
-    checks = {check.__name__.replace("_", "-") for check in CHECKS}
+    checks = {each.id for each in looked_for()}
     assert {check for row in rows for check in re.findall(r"check `(.+?)`", row[2])} <= checks
-    assert {cause for row in rows for cause in re.findall(r'"(.+?)"', row[2])} <= {rule.cause for rule in RULES}
+    titles = {each.title for each in causes().values()}
+    assert {cause for row in rows for cause in re.findall(r'"(.+?)"', row[2])} <= titles
     assert all("doctor" in row[2] or "comparison" in row[2] for row in rows)
 
 

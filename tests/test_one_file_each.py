@@ -15,8 +15,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 STUDY = ROOT / "tests/primbench/fixtures/launches-one-after-the-other.jsonl.xz"
-CHECK = '''"""A check of its own."""
+CAUSE = '''"""A cause of its own."""
 
+from primbench.doctor.cause import Cause, of
 from primbench.doctor.finding import Finding
 
 RANK = 99
@@ -24,7 +25,10 @@ RANK = 99
 
 def many_files(place):
     """Whether files are many."""
-    yield Finding(check="many-files", severity="note", summary=f"{place.environment.limits.open_files} files")
+    yield Finding(severity="note", summary=f"{place.environment.limits.open_files} files")
+
+
+CAUSES = (Cause("many-files", reads=of("limits", "open_files"), here=many_files),)
 '''
 BACKEND = '''"""As NumPy."""
 
@@ -93,7 +97,7 @@ SUITE = """gemm = [{ m = 16, n = 16, k = 16 }]
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tree")
     shutil.copytree(ROOT / "primbench", folder / "primbench", ignore=shutil.ignore_patterns("__pycache__", "reference"))
-    (folder / "primbench/doctor/files.py").write_text(CHECK)
+    (folder / "primbench/causes/own.py").write_text(CAUSE)
     (folder / "primbench/backends/plain.py").write_text(BACKEND)
     (folder / "primbench/runtimes/session.py").write_text(RUNTIME)
     (folder / "primbench/report/formats/tsv.py").write_text(FORMAT)
@@ -158,7 +162,7 @@ def test_a_field_is_told_where_two_places_are_set_beside_each_other(tree: Path, 
     assert "turns" in python(tree, "-m", "primbench", "env", "diff", "7.json", "5.json")
     asked = (
         "from primbench.doctor.against import compare; from primbench.doctor.place import read; "
-        "print([each.check for each in compare(read('7.json'), read('5.json'), 'there') if 'turns' in str(each)])"
+        "print([each.cause for each in compare(read('7.json'), read('5.json'), 'there') if 'turns' in str(each)])"
     )
     assert "['against-cpus']\n" == python(tree, "-c", asked)
 

@@ -54,7 +54,7 @@ def command(
     if against is not None and there is not None:
         (name,) = labels([against])
         told = other.compare(here, there, name)
-        differs = any(finding.check.startswith("against-") for finding in told)
+        differs = any(finding.cause.startswith(other.AGAINST) for finding in told)
         findings += told if differs else [*told, other.nothing_differs(name)]
     put_out({json_path: lambda: to_json(here, findings)}, lambda: to_text(here, findings, fix=fix), click.echo)
     if any(finding.severity == "problem" for finding in findings):

@@ -9,22 +9,22 @@ import math
 import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
-from primbench.compare.cause import Cause
+from primbench.compare.beside import MOST_TIMES_A_CHEAP_CALL
 from primbench.compare.sides import identity
+from primbench.compare.suspect import Suspect
 from primbench.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from primbench.compare.beside import Beside
     from primbench.compare.comparison import CaseComparison
     from primbench.compare.sides import Side
     from primbench.environment.confinement import Confinement
     from primbench.problem import Problem
 
 DEARER = 2.0  # times as much, beyond what the CPU was slower: readings of one place lie within 1.5 times each other
-MOST_TIMES_A_CHEAP_CALL = 5
-CHECKS = ("system-calls", "tracer")  # of the doctor, that tell the same of one place, and less
-_UPSTREAM = 5  # as filters: before what is not timed
+_UPSTREAM = 4.9  # before what is not timed, and how threads are pinned
 _UNSEEN = "what slows them cannot be seen from inside (a tracer, audit or a filter)"
 
 
@@ -64,9 +64,9 @@ class _Calls(NamedTuple):
         return {(each.seccomp, each.seccomp_filters) for each in self.confined}
 
 
-def dear_calls(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
+def dear_calls(beside: Beside) -> Iterator[Suspect]:
     """Named of cases that are made of system calls, where each worker of one place says that they take longer."""
-    problem = case.case.known_problem()
+    case, baseline, side, problem = beside.case, beside.baseline, beside.side, beside.problem
     if problem is None or case.primary is None or not _is_made_of_calls(problem):
         return
     one, other = (_calls(case, each) for each in (baseline, side))
@@ -105,7 +105,7 @@ def _times_as_slow(case: CaseComparison, baseline: Side, side: Side) -> float:
     return other.full_s / one.full_s if one and other else 1.0
 
 
-def _causes(here: _Calls, there: _Calls, calls: int | None, case_s: float) -> Iterator[Cause]:
+def _causes(here: _Calls, there: _Calls, calls: int | None, case_s: float) -> Iterator[Suspect]:
     """calls: of the case at most, which takes so long where they are cheap."""
     seen = here.seen(there)
     if seen is None:
@@ -114,4 +114,4 @@ def _causes(here: _Calls, there: _Calls, calls: int | None, case_s: float) -> It
     more_s = MOST_TIMES_A_CHEAP_CALL * (here.usual_s - there.usual_s)
     at_most = 1 + more_s * calls / case_s if calls and case_s else math.inf
     title = f"system calls, which take {costs}: {seen}"
-    yield Cause(f"system calls take {costs}: {seen}", 1.0, at_most, title, upstream=_UPSTREAM)
+    yield Suspect(f"system calls take {costs}: {seen}", 1.0, at_most, title, upstream=_UPSTREAM)

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
+from primbench.compare.beside import Beside
 from primbench.compare.causes import causes
 from primbench.compare.comparison import ArmComparison, CaseComparison, Explanation
 from primbench.compare.criteria import is_its_own, problem_of
 from primbench.compare.differing import asked_variables
 from primbench.compare.effects import changes_of, differences
 from primbench.compare.evidence import Seen, evidence, noise, waiting
+from primbench.compare.filters import dearer_s
 from primbench.compare.later import as_timed, changed_later
-from primbench.compare.neighbour import evidence_beside, neighbours, noise_beside
+from primbench.compare.neighbour import evidence_beside, noise_beside
 from primbench.compare.refused import refusals
 from primbench.compare.sides import Side, identity
-from primbench.compare.stopped import limited_later, stopped
+from primbench.compare.stopped import stopped
 from primbench.environment.comparable import meaning_of
 from primbench.errors import InvalidRequest
 from primbench.results.metrics import METRICS
@@ -27,7 +29,7 @@ from primbench.spec.arm import HOST_IMAGE, RULE_OF_SETTING, Arm, format_arm, wor
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from primbench.compare.cause import Cause
+    from primbench.compare.suspect import Suspect
     from primbench.doctor.finding import Activity
     from primbench.environment.difference import Difference
 
@@ -87,7 +89,7 @@ ABLATIONS = (
 
 def explained(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
     """The arm with an explanation of every case that is slower or faster by a metric, waited, or was refused."""
-    stops = [cause for case in arm.cases for cause in stopped(case, _seen(case, baseline, side))]
+    stops = [each for case in arm.cases for each in stopped(case, _seen(case, baseline, side))]
     return replace(
         arm,
         cases=[replace(case, explanation=_explanation(case, arm, stops, baseline, side)) for case in arm.cases],
@@ -102,7 +104,7 @@ def _seen(case: CaseComparison, baseline: Side, side: Side) -> Seen:
 
 
 def _explanation(
-    case: CaseComparison, arm: ArmComparison, stops: Sequence[Cause], baseline: Side, side: Side
+    case: CaseComparison, arm: ArmComparison, stops: Sequence[Suspect], baseline: Side, side: Side
 ) -> Explanation | None:
     """By the places as they were while the case was timed. stops: what stopped threads of any case of the arm."""
     key, served = identity(case.case), f"{case.case.backend} {case.case.device}"
@@ -121,7 +123,7 @@ def _by_places(
     baseline: Side,
     side: Side,
     *,
-    stops: Sequence[Cause],
+    stops: Sequence[Suspect],
 ) -> Explanation | None:
     if (case.fails_more or not case.estimates) and (refused := _of_refused(case, differing, baseline, side)):
         return refused
@@ -129,12 +131,19 @@ def _by_places(
     if case.is_untellable or not (parts or waiting(seen)):
         return None
     can_move = parts or WAITING_PARTS
-    known_causes = [
-        *neighbours(case, arm, baseline, side, seen),
-        *limited_later(baseline, side, seen),
-        *(([*stopped(case, seen)] or stops[:1]) if parts else ()),
-    ]
-    found = causes([*can_move, *_beside(case)], case, differing, baseline, side, known=known_causes)
+    found = causes(
+        Beside(
+            case=case,
+            arm=arm,
+            baseline=baseline,
+            side=side,
+            seen=seen,
+            differing=differing,
+            parts=[*can_move, *_beside(case)],
+            dearer_s=dearer_s(case, baseline, side),
+            stops=stops,
+        )
+    )
     return Explanation(
         parts=parts,
         evidence=[*evidence_beside(case, baseline, side, seen), *evidence(case, arm, seen)],
@@ -152,7 +161,7 @@ def _of_refused(case: CaseComparison, differing: Difference | None, baseline: Si
     found = list(refusals(case, differing, baseline, side))
     if not found:
         return None
-    words, about = [each.words for each in found], [each for cause in found for each in cause.about]
+    words, about = [each.words for each in found], [each for suspect in found for each in suspect.about]
     return Explanation(parts=[], evidence=[], causes=words, likely=words[0], about=about)
 
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from primbench.compare.cause import Cause
+from primbench.compare.suspect import Suspect
 from primbench.runtimes.oci import names_a_file
 from primbench.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from primbench.compare.beside import Beside
     from primbench.compare.comparison import CaseComparison
     from primbench.compare.sides import Side
 
@@ -58,11 +59,10 @@ class Filtered(NamedTuple):
         return f"{setting}/proc/self/status: {self.seccomp}{count}"
 
 
-def filters(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
+def filters(beside: Beside) -> Iterator[Suspect]:
     """A filter on what a case calls that one side has, or has of another kind, where calls are dearer there."""
-    problem = case.case.known_problem()
-    calls = problem.system_calls() if problem else ()
-    one, other = (_filtered(case, each) for each in (baseline, side))
+    case, calls = beside.case, beside.problem.system_calls() if beside.problem else ()
+    one, other = (_filtered(case, each) for each in (beside.baseline, beside.side))
     if not calls or one is None or other is None or one[1:4] == other[1:4]:
         return
     case_s = case.primary.baseline_s if case.primary else 0.0
@@ -78,7 +78,7 @@ def dearer_s(case: CaseComparison, baseline: Side, side: Side) -> float | None:
     return abs(other.call_s - one.call_s)
 
 
-def _longer_by(calls: Sequence[str], here: Filtered, there: Filtered, case_s: float) -> Iterator[Cause]:
+def _longer_by(calls: Sequence[str], here: Filtered, there: Filtered, case_s: float) -> Iterator[Suspect]:
     """The filter of one place, where it looks at the calls and makes them dearer than they are in the other."""
     if here.seccomp != "filter" or not _may_filter(here.setting, calls):
         return
@@ -86,7 +86,9 @@ def _longer_by(calls: Sequence[str], here: Filtered, there: Filtered, case_s: fl
     if ratio > 1:
         cost = f": {_cost(here, there)}" if calls == ("getppid",) else ""
         words = f"in {here.name} a seccomp filter looks at {' and '.join(calls)} ({here.words}){cost}"
-        yield Cause(words, at_least=1.0, at_most=ratio, title=f"the seccomp filter in {here.name}", upstream=_UPSTREAM)
+        yield Suspect(
+            words, at_least=1.0, at_most=ratio, title=f"the seccomp filter in {here.name}", upstream=_UPSTREAM
+        )
 
 
 def _filtered(case: CaseComparison, side: Side) -> Filtered | None:

@@ -4,38 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.compare.cause import Cause
 from primbench.compare.sides import identity
+from primbench.compare.suspect import Suspect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.compare.comparison import CaseComparison
-    from primbench.compare.sides import Side
+    from primbench.compare.beside import Beside
     from primbench.measurement.implementation import Implementation
     from primbench.results.record import Record
 
 # A product of float16 took 8.26 ms by oneDNN's kernel and 15.5 s by its reference (pytorch/pytorch#193951).
 TIMES = 1880.0
-_UPSTREAM = 12  # after variables that choose code, before libraries and packages that bring it
 _OTHER = "other code of the libraries"
 _NEITHER = "torch's own code, neither oneDNN nor MKL"
 
 
-def other_implementations(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
+def other_implementations(beside: Beside) -> Iterator[Suspect]:
     """A reference, or no library's code where the other place has some, makes nothing faster."""
-    one, other = (_taken(each.cases[identity(case.case)]) for each in (baseline, side))
+    baseline, side = beside.baseline, beside.side
+    one, other = (_taken(each.cases[identity(beside.case.case)]) for each in (baseline, side))
     if one is None or other is None or one == other:
         return
     told = f"it takes {_only(other, one)} in {side.name}, {_only(one, other)} in {baseline.name}"
     if slow := _slow(other, one):
         title = f"{slow} in {side.name}"
-        yield Cause(f"{title}: {told}", 1.0, TIMES, title, _UPSTREAM)
+        yield Suspect(f"{title}: {told}", 1.0, TIMES, title)
     elif slow := _slow(one, other):
         title = f"{slow} in {baseline.name}"
-        yield Cause(f"{title}: {told}", 1.0, TIMES, title, _UPSTREAM).of_baseline()
+        yield Suspect(f"{title}: {told}", 1.0, TIMES, title).of_baseline()
     else:
-        yield Cause(f"{_OTHER}: {told}", 1 / TIMES, TIMES, _OTHER, _UPSTREAM)
+        yield Suspect(f"{_OTHER}: {told}", 1 / TIMES, TIMES, _OTHER)
 
 
 def _taken(records: Sequence[Record]) -> set[Implementation] | None:

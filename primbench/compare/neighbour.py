@@ -6,8 +6,8 @@ from statistics import geometric_mean
 from typing import TYPE_CHECKING
 
 from primbench import stats
-from primbench.compare.cause import Cause
 from primbench.compare.fed import growths, in_words, named
+from primbench.compare.suspect import Suspect
 from primbench.results.disturbances import WAITED_FRACTION
 from primbench.results.metrics import METRICS
 from primbench.units import format_percent
@@ -15,6 +15,7 @@ from primbench.units import format_percent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from primbench.compare.beside import Beside
     from primbench.compare.comparison import ArmComparison, CaseComparison
     from primbench.compare.evidence import Seen
     from primbench.compare.fed import Growth
@@ -39,23 +40,21 @@ def own_neighbour(baseline: Side, side: Side) -> Neighbour | None:
     return None if found == neighbour_of(baseline) else found
 
 
-def neighbours(case: CaseComparison, arm: ArmComparison, baseline: Side, side: Side, seen: Seen) -> Iterator[Cause]:
+def neighbours(beside: Beside) -> Iterator[Suspect]:
     """One of the arm, with what the primitives of the study take beside it; one that only the baseline has."""
+    case, baseline, side = beside.case, beside.baseline, beside.side
     found, left = own_neighbour(baseline, side), own_neighbour(side, baseline)
     if found is not None:
-        ratios = _of_parts(arm, case.case)
+        ratios = _of_parts(beside.arm, case.case)
         words = ", ".join(f"{part} {ratio:.2f}" for part, ratio in ratios.items())
-        slowed = _slowed(case, ratios, growths(case.case, baseline, side), seen)
-        yield Cause(
+        slowed = _slowed(case, ratios, growths(case.case, baseline, side), beside.seen)
+        yield Suspect(
             f"the neighbour {found.words}" + (f": beside it {words} times as long" if words else ""),
             title=f"the neighbour {found.name}" + (f" ({slowed})" if slowed else ""),
-            upstream=0,
             stops=True,
         )
     elif left is not None:
-        yield Cause(
-            f"the neighbour of {baseline.name}, {left.words}, which {side.name} has not", upstream=0, stops=True
-        )
+        yield Suspect(f"the neighbour of {baseline.name}, {left.words}, which {side.name} has not", stops=True)
 
 
 def noise_beside(noise: list[str], baseline: Side, side: Side) -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from primbench.compare.cause import SYMPTOM, Cause
+from primbench.compare.suspect import SYMPTOM, Suspect
 from primbench.environment.filesystems import TEMPORARY_FILES
 from primbench.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from primbench.compare.beside import Beside
     from primbench.compare.comparison import CaseComparison
     from primbench.compare.sides import Side
     from primbench.environment.fingerprint import Environment
@@ -21,9 +22,9 @@ FEWEST = 3  # workers on a side
 CALLS = 4  # on each file that whoever looks at open() may look at, too: stat, read and close
 
 
-def dearer_opens(case: CaseComparison, baseline: Side, side: Side) -> Iterator[Cause]:
+def dearer_opens(beside: Beside) -> Iterator[Suspect]:
     """Named where opening moves so much of the case that it can be what moved."""
-    problem = case.case.known_problem()
+    case, baseline, side, problem = beside.case, beside.baseline, beside.side, beside.problem
     files = problem.opened_files() if problem else None
     if problem is None or not files or case.primary is None:
         return
@@ -72,13 +73,13 @@ def _is_dearer(here_s: Sequence[float], there_s: Sequence[float], times: float) 
     return min(here_s) > DEARER * max(1.0, times) * statistics.median(there_s)
 
 
-def _cause(here: str, there: str, here_s: Sequence[float], there_s: Sequence[float], files_per_s: float) -> Cause:
+def _cause(here: str, there: str, here_s: Sequence[float], there_s: Sequence[float], files_per_s: float) -> Suspect:
     taken_s, usual_s = statistics.median(here_s), statistics.median(there_s)
-    return Cause(
+    return Suspect(
         f"opening a file takes {format_time(taken_s)} in {here}, {format_time(usual_s)} in {there}: a sandbox such as "
         "Landlock, a scanner or a watcher of files looks at each",
         at_least=1.0,
         at_most=1 + CALLS * (taken_s - usual_s) * files_per_s,
         title=f"what looks at each file that is opened in {here}",
-        upstream=SYMPTOM,
+        upstream=SYMPTOM + 0.5,  # after what is found in one place alone
     )

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.compare.cause import Cause
 from primbench.compare.criteria import problem_of
 from primbench.compare.evidence import NOTABLE_THROTTLING, HeldBack, host_readings
+from primbench.compare.suspect import Suspect
 from primbench.measurement.readings import MOVED
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from primbench.compare.beside import Beside
     from primbench.compare.comparison import CaseComparison
     from primbench.compare.evidence import Seen
     from primbench.compare.sides import Side
@@ -24,13 +25,18 @@ if TYPE_CHECKING:
 
 NOTABLE = 0.1
 ROOM = 2.0  # factor left for the scatter of shares, and for caches that others filled meanwhile
-_UPSTREAM = 5
-_UPSTREAM_OF_QUOTA = 6  # as other CPUs, by the rules
+_BEFORE_OTHER_CPUS = 5.9
 _NEVER_SLEEPS = {"getppid"}
 _BUSY = ("kernel", "launch", "copy")  # work in which a thread sleeps for nothing, unless it asks the system for it
 
 
-def stopped(case: CaseComparison, seen: Seen) -> Iterator[Cause]:
+def stopped_threads(beside: Beside) -> Iterator[Suspect]:
+    """In this case, or else in another one of the arm."""
+    if beside.has_moved:
+        yield from [*stopped(beside.case, beside.seen)] or beside.stops[:1]
+
+
+def stopped(case: CaseComparison, seen: Seen) -> Iterator[Suspect]:
     """Of a case that keeps its thread at work: by how much more of the time it did not run in one place."""
     shares = seen.medians(_asleep) if _is_busy(case) else None
     if shares is None or abs(shares[1] - shares[0]) <= NOTABLE:
@@ -38,38 +44,40 @@ def stopped(case: CaseComparison, seen: Seen) -> Iterator[Cause]:
     is_arm = shares[1] > shares[0]
     name, other = (seen.other, seen.one) if is_arm else (seen.one, seen.other)
     less, more = sorted(shares)
-    found = Cause(
+    found = Suspect(
         f"in {name} its threads neither ran nor waited for a CPU for {format_percent(more)} of the time, "
         f"{format_percent(less)} in {other}: something stops them, as SIGSTOP, a frozen control group or a "
         "hypervisor",
         at_least=1.0,
         at_most=ROOM * (1 - less) / max(1 - more, 1e-3),
         title=f"something that stops its threads in {name}",
-        upstream=_UPSTREAM,
         stops=True,
     )
     yield found if is_arm else found.of_baseline()
 
 
-def limited_later(baseline: Side, side: Side, seen: Seen) -> Iterator[Cause]:
+def limited_later(beside: Beside) -> Iterator[Suspect]:
     """A quota or another control group that came over the processes of one place alone after they had told of it."""
-    one, other = _later(baseline, seen.of_one), _later(side, seen.of_other)
+    one, other = _later(beside.baseline, beside.seen.of_one), _later(beside.side, beside.seen.of_other)
     if (one is None) == (other is None):
         return
-    words = one or other or ""
-    title = words.partition(": ")[0]
-    found = Cause(words, at_least=1.0, title=title, upstream=_UPSTREAM_OF_QUOTA, stops=True)
-    yield found if other else found.of_baseline()
+    if other is not None:
+        yield other
+    elif one is not None:
+        yield one.of_baseline()
 
 
-def _later(side: Side, records: Sequence[Record]) -> str | None:
+def _later(side: Side, records: Sequence[Record]) -> Suspect | None:
+    found = Suspect("", at_least=1.0, upstream=_BEFORE_OTHER_CPUS, stops=True)
     if _were_moved(records):
-        return f"processes of {side.name} were moved to another control group while they were timed"
+        moved = f"processes of {side.name} were moved to another control group while they were timed"
+        return found._replace(words=moved)
     limits = [worker.environment.limits for worker in side.used]
     held_back = HeldBack.of(records)
     had_none = limits and all(each.cpu_quota is None and "cpu_quota" not in each.missing for each in limits)
     if had_none and held_back.share > NOTABLE_THROTTLING:
-        return f"a CPU quota that {side.name} was given after its start: it held it back {held_back.words}"
+        title = f"a CPU quota that {side.name} was given after its start"
+        return found._replace(words=f"{title}: it held it back {held_back.words}", title=title)
     return None
 
 

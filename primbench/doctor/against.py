@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from primbench.doctor.checks import checks, findings
 from primbench.doctor.finding import Finding
-from primbench.doctor.rules import RULES, Rule
-from primbench.doctor.software import driver_library, library_copies
+from primbench.doctor.table import causes
 from primbench.environment import words
 from primbench.environment.comparable import meaning_of
 from primbench.environment.difference import Change, Difference, difference
@@ -20,8 +20,11 @@ from primbench.system.meaning import FactId
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from primbench.doctor.cause import Cause
     from primbench.doctor.place import Place
 
+AGAINST = "against"
+"""By which findings of two places begin, before the id of the cause."""
 NAMESPACES = {
     "ipc": ("--ipc=host", "NCCL's ranks on the two sides share no memory, and GPUs no handles"),
     "net": ("--network=host", "NCCL's ranks on the two sides see other adapters and addresses"),
@@ -35,21 +38,24 @@ def compare(here: Place, there: Place, name: str) -> list[Finding]:
     name: of the file that tells of it.
     """
     found = difference(here.environment, there.environment, same_work=False)
-    differing = [_finding(rule, changes, name) for rule, changes in by_rule(found)]
+    differing = [_finding(cause, changes, name) for cause, changes in by_cause(found)]
     loaded_there = [
         replace(finding, summary=f"in {name}: {finding.summary}")
-        for check in (library_copies, driver_library)
-        for finding in check(there)
+        for cause in checks()
+        if cause.is_of_loaded
+        for finding in findings(cause, there)
     ]
     return [*differing, *_namespaces(here, there, name), *loaded_there]
 
 
-def by_rule(found: Difference) -> list[tuple[Rule, list[Change]]]:
-    """What is known to differ and to move results."""
+def by_cause(found: Difference) -> list[tuple[Cause, list[Change]]]:
+    """What is known to differ and to move results, the most upstream first."""
     layers = (found.stack, found.limits, found.confinement, found.machine)
-    differing = [change for layer in layers for change in layer.changes if change.kind == "differs"]
-    taken = {rule.name: [each for each in differing if meaning_of(each.field).rule == rule.name] for rule in RULES}
-    return [(rule, changes) for rule in RULES if (changes := taken[rule.name])]
+    of: dict[str | None, list[Change]] = {}
+    for change in (change for layer in layers for change in layer.changes if change.kind == "differs"):
+        of.setdefault(meaning_of(change.field).rule, []).append(change)
+    there = [cause for cause in causes().values() if cause.id in of]
+    return [(cause, of[cause.id]) for cause in sorted(there, key=lambda each: each.upstream)]
 
 
 def in_words(change: Change, one: str, other: str) -> str:
@@ -60,13 +66,13 @@ def in_words(change: Change, one: str, other: str) -> str:
 def nothing_differs(name: str) -> Finding:
     """The finding that the two places were compared and are alike, which else would go unsaid."""
     return Finding(
-        check="against",
+        cause=AGAINST,
         severity="note",
         summary=f"of what both tell, nothing that is known to move results differs between here and {name}",
     )
 
 
-def _finding(rule: Rule, changes: Sequence[Change], name: str) -> Finding:
+def _finding(cause: Cause, changes: Sequence[Change], name: str) -> Finding:
     lines = [in_words(change, "here", f"in {name}") for change in changes]
     if len(lines) > 1:
         fields = ", ".join(short(change.field) for change in changes)
@@ -74,12 +80,13 @@ def _finding(rule: Rule, changes: Sequence[Change], name: str) -> Finding:
     else:
         summary = lines[0]
     return Finding(
-        check=rule.check,
-        severity=rule.severity,
+        cause=f"{AGAINST}-{cause.id}",
+        severity=cause.severity,
         summary=summary,
+        about=[change.field for change in changes],
         evidence=lines if len(lines) > 1 else [str(changes[0].field)],
-        distorts=rule.distorts,
-        advice=f"{rule.effect}; make them equal, or say so where results of the two are compared",
+        distorts=[*cause.slows],
+        advice=f"{cause.effect}; make them equal, or say so where results of the two are compared",
     )
 
 
@@ -103,7 +110,7 @@ def _namespaces(here: Place, there: Place, name: str) -> Iterator[Finding]:
     for kind, (option, effect) in NAMESPACES.items():
         if kind in ours and kind in theirs and ours[kind] != theirs[kind]:
             yield Finding(
-                check="against-namespaces",
+                cause=f"{AGAINST}-namespaces",
                 severity="warning",
                 summary=f"here and {name} do not share the {kind} namespace: {effect}",
                 evidence=[f"/proc/self/ns/{kind}: {ours[kind]} here, {theirs[kind]} in {name}"],

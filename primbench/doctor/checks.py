@@ -1,56 +1,45 @@
-"""The checks that there are, and what they say of a place."""
+"""What the causes that there are show in one place."""
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from primbench import doctor
 from primbench.doctor.finding import Finding
-from primbench.doctor.place import Place
+from primbench.doctor.place import unseen
+from primbench.doctor.table import causes
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from collections.abc import Iterator
 
-Check = Callable[[Place], Iterator[Finding]]
-
-
-def _checks() -> Iterator[Check]:
-    names = [found.name for found in pkgutil.iter_modules(doctor.__path__)]
-    modules = [importlib.import_module(f"{doctor.__name__}.{name}") for name in names]
-    for module in sorted((each for each in modules if hasattr(each, "RANK")), key=lambda each: each.RANK):
-        yield from _checks_in(module)
+    from primbench.doctor.cause import Cause
+    from primbench.doctor.place import Place
 
 
-def _checks_in(module: ModuleType) -> list[Check]:
-    functions = [value for name, value in vars(module).items() if inspect.isfunction(value) and name[0] != "_"]
-    return [function for function in functions if function.__module__ == module.__name__]
-
-
-_REFUSED = (": EACCES", ": EPERM")
-
-CHECKS: tuple[Check, ...] = tuple(_checks())
-
-
-def _of_another(finding: Finding, pid: int) -> Finding:
-    """The same of another process: where its files are, and the command that would show what was refused."""
-    evidence = [line.replace("/proc/self/", f"/proc/{pid}/") for line in finding.evidence]
-    if finding.severity != "unknown" or not any(line.endswith(_REFUSED) for line in evidence):
-        return replace(finding, evidence=evidence)
-    advice, fix = "look with the rights of root", [f"sudo primbench doctor --pid {pid}"]
-    return replace(finding, evidence=evidence, advice=advice, fix=fix)
+def checks() -> list[Cause]:
+    """The causes that are looked for in one place."""
+    return [cause for cause in causes().values() if cause.here is not None]
 
 
 def examine(place: Place) -> list[Finding]:
-    """What every check says of the place, in the checks' order; a check with nothing to say is "ok"."""
+    """What each cause shows in the place, in the table's order; one with nothing to say is "ok"."""
     found: list[Finding] = []
-    for check in CHECKS:
-        name = check.__name__.replace("_", "-")
-        said = [finding if place.pid is None else _of_another(finding, place.pid) for finding in check(place)]
-        found += said or [Finding(check=name, severity="ok", summary=(check.__doc__ or "").strip())]
+    for cause in checks():
+        well = Finding(cause=cause.id, severity="ok", summary=well_of(cause), distorts=[])
+        found += [*findings(cause, place)] or [well]
     return found
+
+
+def well_of(cause: Cause) -> str:
+    """What is well where a cause shows nothing."""
+    return ((cause.here and cause.here.__doc__) or "").strip()
+
+
+def findings(cause: Cause, place: Place) -> Iterator[Finding]:
+    """What a cause shows in the place, and what of it could not be seen; with what its row says of all of these."""
+    if cause.here is None or (cause.where is not None and not cause.where(place)):
+        return
+    for each in (*unseen(place, *cause.reads), *cause.here(place)):
+        distorts = [] if each.severity == "unknown" else [*cause.slows] if each.distorts is None else each.distorts
+        yield replace(each, cause=cause.id, about=each.about or [*cause.reads], distorts=distorts)

@@ -1,13 +1,13 @@
-"""What a check says."""
+"""What is found in one place."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from primbench.system.meaning import FactId
 
 Severity = Literal["ok", "note", "warning", "problem", "unknown"]
 
@@ -16,39 +16,36 @@ Activity = Literal["launch", "copy", "kernel", "collective", "start-up", "data l
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What one check found.
+    """What one cause shows in one place.
 
-    check: its short name, such as "cpu-quota". severity: "problem" makes results wrong or far slower, "warning" can
-    move them, "note" is worth knowing, "unknown" could not be seen and the evidence says why. distorts: what it would
-    change. at_least, at_most: how many times as long that would take; at_least below 1 is what can make it faster, None
-    has no bound. reading: the number in the summary that is another one at each look, in SI units; None where there is
-    none. evidence: what was read, and where. advice: what to do, in words; fix: commands that do it, never run here.
+    Two findings are the same by their cause, severity, facts, values and reading, and never by their words.
     """
 
-    check: str
+    cause: str = msgspec.field(name="check", default="")
+    """The id of its cause, which who walks the table fills in."""
     severity: Severity
+    """"problem" makes results wrong or far slower, "warning" can move them, "note" is worth knowing, "unknown" could
+    not be seen, and the evidence says why.
+    """
     summary: str
+    about: list[FactId] = []
+    """The facts that show it; as its cause's row has them where a function leaves them out."""
+    values: Sequence[str | float] = ()
+    """What the summary says beside constant words, by which it is the same as another one's or is not."""
     reading: float | None = None
+    """The number in the summary that is another one at each look, in SI units; None where there is none."""
     evidence: list[str] = []
-    distorts: list[Activity] = []
+    """What was read, and where."""
+    distorts: list[Activity] | None = None
+    """What it would change; None, until the table is walked, is what its cause's row says."""
     at_least: float = 1.0
+    """How many times as long that would take at least; below 1 is what can make it faster."""
     at_most: float | None = None
+    """How many times as long at most; None has no bound."""
     advice: str | None = None
+    """What to do, in words."""
     fix: list[str] = []
-
-
-class Reasoned(Protocol):
-    """A struct of which a field that is None may have its reason in ``missing``."""
-
-    @property
-    def missing(self) -> dict[str, str]: ...
-
-
-def unseen(check: str, part: Reasoned, *fields: str) -> Iterator[Finding]:
-    """An "unknown" for those of the fields that could not be read; nothing where all could."""
-    reasons = [f"{field}: {part.missing[field]}" for field in fields if field in part.missing]
-    if reasons:
-        yield Finding(check=check, severity="unknown", summary="could not be seen", evidence=reasons)
+    """Commands that do it, never run here."""
 
 
 def listed(names: Sequence[object]) -> str:

@@ -11,6 +11,7 @@ import msgspec
 
 from primbench.doctor import contention
 from primbench.doctor.contention import Contention
+from primbench.doctor.finding import Finding
 from primbench.environment import fingerprint
 from primbench.environment.fingerprint import Environment
 from primbench.errors import FileError, InvalidRequest
@@ -19,11 +20,15 @@ from primbench.numa.held import Held
 from primbench.numa.topology import GpuPlace, Node, Topology
 from primbench.results import file as results_file
 from primbench.runtimes.table import known
+from primbench.system.files import was_refused
 from primbench.system.jsonlines import UNREADABLE, opened
 from primbench.system.processes import check_runs, named, started
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from primbench.system.gpu import Gpu
+    from primbench.system.meaning import FactId
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +45,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     opened: str | None = None
     pid: int | None = None
     name: str | None = None
+
+    @property
+    def proc(self) -> str:
+        """Where Linux tells of the process that is looked at."""
+        return f"/proc/{'self' if self.pid is None else self.pid}"
 
     @property
     def variables(self) -> dict[str, str]:
@@ -86,6 +96,38 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         if name in known() and known()[name].engine:
             return f"start the container by `{name} run {engine} ...`"
         return kubernetes if kubernetes is not None and name in ("containerd", "cri-o", "kubernetes") else otherwise
+
+
+def unseen(place: Place, *facts: FactId) -> Iterator[Finding]:
+    """An "unknown" for each part of a place of which some of these facts could not be read; nothing where all could.
+
+    A fact of three parts is one of each GPU.
+    """
+    reasons: dict[str, dict[FactId, list[str]]] = {}
+    for fact in facts:
+        if found := list(_missing(place, fact)):
+            reasons.setdefault(fact[0], {})[fact] = found
+    for of_part in reasons.values():
+        evidence = [reason for each in of_part.values() for reason in each]
+        is_refused = any(map(was_refused, evidence))
+        yield Finding(
+            severity="unknown",
+            summary="could not be seen",
+            about=[*of_part],
+            evidence=evidence,
+            advice="look with the rights of root" if place.pid is not None and is_refused else None,
+            fix=[f"sudo primbench doctor --pid {place.pid}"] if place.pid is not None and is_refused else [],
+        )
+
+
+def _missing(place: Place, fact: FactId) -> Iterator[str]:
+    """Each fact's name, and why it is not known."""
+    part, name = getattr(place, fact[0], None) or getattr(place.environment, fact[0]), fact[-1]
+    if len(fact) == 2:
+        yield from [f"{name}: {part.missing[name]}"] if name in part.missing else []
+        return
+    for index, each in enumerate(getattr(part, fact[1]) or ()):
+        yield from [f"{name} of cuda:{index}: {each.missing[name]}"] if name in each.missing else []
 
 
 def look(root: Path = Path("/"), pid: int = 0) -> Place:

@@ -109,7 +109,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     set_mempolicy: Annotated[str | None, Meaning("confinement", "memory", by_doctor=True, set_by="cap_add")] = None
     mbind: Annotated[str | None, Meaning("confinement", "memory", by_doctor=True, set_by="cap_add")] = None
     move_pages: Annotated[str | None, Meaning("confinement")] = None
-    io_uring: Annotated[str | None, Meaning("confinement", "files", set_by="seccomp")] = None
+    io_uring: Annotated[str | None, Meaning("confinement", "io-uring", set_by="seccomp")] = None
     system_call_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
     open_file_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
     open_temporary_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None

@@ -61,11 +61,11 @@ def _where(place: Place) -> str:
 
 
 def _shown(finding: Finding) -> Iterator[str]:
-    severity, check = finding.severity, printable(finding.check)
+    severity, check = finding.severity, printable(finding.cause)
     words = said(f"{severity}: {check}: {printable(finding.summary)}").removeprefix(f"{severity}: {check}")
     yield f"{click.style(severity, fg=COLOURS[severity], bold=True)}: {click.style(check, bold=True)}{words}"
     yield from paragraph("; ".join(finding.evidence), LABEL.format("seen in"))
-    yield from paragraph(", ".join(finding.distorts), LABEL.format("distorts"))
+    yield from paragraph(", ".join(finding.distorts or ()), LABEL.format("distorts"))
     yield from paragraph(finding.advice or "", LABEL.format("advice"))
 
 
@@ -76,7 +76,7 @@ def _unseen(findings: Sequence[Finding]) -> list[str]:
         if finding.severity == "unknown":
             for line in finding.evidence:
                 field, _, reason = line.partition(": ")
-                fields.setdefault(reason, []).append(f"{finding.check} ({field})")
+                fields.setdefault(reason, []).append(f"{finding.cause} ({field})")
     words = "; ".join(f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in fields.items())
     if not words:
         return []
@@ -97,7 +97,7 @@ def _commands(findings: Sequence[Finding]) -> list[str]:
         return ["# no command would change any of this"]
     lines = paragraph("Commands that change what was found. Read them first; primbench runs none of them.", "# ", "# ")
     for finding in with_fix:
-        comment = f"{finding.check}: {finding.advice or finding.summary}"
+        comment = f"{finding.cause}: {finding.advice or finding.summary}"
         lines += paragraph(comment, "# ", "# ")
         lines += map(printable, finding.fix)
     return lines

@@ -12,7 +12,7 @@ from primbench.report.terminal import paragraph, said
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_frequency, format_percent, format_time
 from primbench.watching.calls import NO_DRIVER
-from primbench.watching.causes import FEW_BYTES_PER_S
+from primbench.watching.on_disks import FEW_BYTES_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -169,7 +169,7 @@ def _rate(bytes_per_s: float | None) -> str:
 def _shown(number: int, hindrance: Hindrance) -> Iterator[str]:
     yield said(printable(f"{number}. {hindrance.cause}: {hindrance.summary}"))
     yield from paragraph("; ".join(hindrance.evidence), LABEL.format("seen in"))
-    yield from paragraph(", ".join(hindrance.distorts), LABEL.format("distorts"))
+    yield from paragraph(", ".join(hindrance.distorts or ()), LABEL.format("distorts"))
     yield from paragraph(hindrance.effect, LABEL.format("effect"))
     if hindrance.study is not None:
         yield LABEL.format("proof") + printable(hindrance.study)  # on one line, to be copied

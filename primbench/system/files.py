@@ -177,6 +177,11 @@ def attempt(missing: dict[str, str], field: str, read: Callable[[], T]) -> T | N
     return None
 
 
+def was_refused(reason: str) -> bool:
+    """Whether what ``attempt`` noted is that this user may not: others, such as root, may be able to read it."""
+    return reason.endswith((": EACCES", ": EPERM"))
+
+
 def utf8(text: str) -> str:
     """What the system hands over in bytes that are no UTF-8, such as a file's name, has them escaped."""
     return text.encode(errors="surrogateescape").decode(errors="backslashreplace")

@@ -29,14 +29,25 @@ MANY_LAUNCHES_PER_S = 2e4  # which take a thread of Python most of its time
 SHARED_SHARE = 0.5  # of the time at most, where two take turns; NVML does not tell
 
 
-def on_gpus(whole: Stretch, job: Job, *, cpu_is_held_back: bool) -> Iterator[Hindrance]:
-    """cpu_is_held_back: whether that is why a GPU waits, so that it is told already."""
+def clocks_held_down(whole: Stretch, job: Job) -> Iterator[Hindrance]:
     for gpu in whole.gpus or []:
         yield from _clocks(gpu)
+
+
+def others_on_gpus(whole: Stretch, job: Job) -> Iterator[Hindrance]:
+    for gpu in whole.gpus or []:
         yield from _others(gpu, job)
+
+
+def waits_for_copies(whole: Stretch, job: Job) -> Iterator[Hindrance]:
+    for gpu in whole.gpus or []:
         if (rate := _copied(gpu)) is not None:
             yield from _waits_for_copies(gpu, job, *rate)
-        elif not cpu_is_held_back:
+
+
+def waits_for_launches(whole: Stretch, job: Job) -> Iterator[Hindrance]:
+    for gpu in whole.gpus or []:
+        if _copied(gpu) is None:
             yield from _waits_for_launches(gpu, whole, job)
 
 
@@ -50,14 +61,12 @@ def _clocks(gpu: GpuUse) -> Iterator[Hindrance]:
         return
     words = ", ".join(f"{reason} in {format_percent(share)} of the looks" for reason, share in reasons.items())
     yield Hindrance(
-        cause="gpu-clocks",
         share=max(0.0, 1 - gpu.sm_clock_hz / gpu.sm_clock_max_hz),
         summary=f"clocks of the GPU are held down: {words}",
         evidence=[
             f"NVML, {_named(gpu)}: {format_frequency(gpu.sm_clock_hz)} of {format_frequency(gpu.sm_clock_max_hz)}",
             f"power {_number(gpu.power_w)} W, {_number(gpu.temperature_c)} C",
         ],
-        distorts=["kernel"],
         effect=f"kernels take up to {gpu.sm_clock_max_hz / gpu.sm_clock_hz:.2f} times as long",
         study=None,
     )
@@ -71,11 +80,9 @@ def _others(gpu: GpuUse, job: Job) -> Iterator[Hindrance]:
     if gpu.others:
         listed = ", ".join(f"process {each.pid} with {format_bytes(each.memory_bytes)}" for each in gpu.others)
         yield Hindrance(
-            cause="gpu-processes",
             share=SHARED_SHARE * (gpu.busy_fraction or 0.0),
             summary=f"others hold its GPU, too: {listed}",
             evidence=[f"NVML, {_named(gpu)}: busy {format_percent(gpu.busy_fraction)} of the time, whoever with"],
-            distorts=["kernel", "copy", "launch"],
             effect="kernels and copies take turns: up to twice as long beside one that is as busy",
             study=studies.of_neighbours(job),
         )
@@ -97,7 +104,6 @@ def _waits_for_copies(gpu: GpuUse, job: Job, bytes_per_s: float, way: str) -> It
     is_pageable = link is not None and while_idle < NEAR_THE_LINK * link
     slow = ", as pageable memory's are, which the driver copies once more" if is_pageable else ""
     yield Hindrance(
-        cause="copies",
         share=1 - busy,
         summary=f"GPU idle {format_percent(1 - busy)} of the time, while {_rate(bytes_per_s)} are copied {way} "
         f"it{slow}",
@@ -106,7 +112,6 @@ def _waits_for_copies(gpu: GpuUse, job: Job, bytes_per_s: float, way: str) -> It
             f"{_rate(link)} that its link carries",
             *_shares(gpu),
         ],
-        distorts=["copy", "data loading"],
         effect=_faster_copies(while_idle, link) if is_pageable else "copies beside kernels (streams) would hide them",
         study=studies.of_copies(job),
     )
@@ -142,7 +147,6 @@ def _waits_for_launches(gpu: GpuUse, whole: Stretch, job: Job) -> Iterator[Hindr
         return
     rate = whole.launches_per_s
     yield Hindrance(
-        cause="launches",
         share=idle,
         summary=f"GPU idle {format_percent(idle)} of the time, while threads have a whole CPU: it waits for what these "
         "do, such as launches",
@@ -152,7 +156,6 @@ def _waits_for_launches(gpu: GpuUse, whole: Stretch, job: Job) -> Iterator[Hindr
             *([f"uprobes: {rate:,.0f} launches a second"] if rate is not None else []),
             *(_wanted(each, whole) for each in threads),
         ],
-        distorts=["launch"],
         effect="what makes a launch dearer makes the whole step longer; a CUDA graph of it would be one launch",
         study=studies.of_launches(job),
     )

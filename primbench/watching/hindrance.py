@@ -9,17 +9,18 @@ from primbench.quantities import Amount
 
 
 class Hindrance(msgspec.Struct, frozen=True, kw_only=True):
-    """One cause.
+    """What one cause shows in a job."""
 
-    cause: its short name, such as "cpu-quota". share: of the time, that it cost the job's busiest thread, as far as the
-    numbers tell. evidence: the numbers, and where they were read. distorts: what it makes longer, effect: how.
-    study: the command that measures it with and without, the job's own settings filled in; None where no arm has it.
-    """
-
-    cause: str
+    cause: str = ""
+    """The id of its cause, such as "cpu-quota", which who walks the table fills in."""
     share: Amount
+    """Of the time, that it cost the job's busiest thread, as far as the numbers tell."""
     summary: str
     evidence: list[str]
-    distorts: list[Activity]
+    """The numbers, and where they were read."""
+    distorts: list[Activity] | None = None
+    """What it makes longer; None, until the table is walked, is what its cause's row says."""
     effect: str
+    """How it does that."""
     study: str | None
+    """The command that measures it with and without, the job's own settings filled in; None where no arm has it."""

@@ -12,7 +12,6 @@ from primbench.watching.hindrance import Hindrance
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.doctor.finding import Activity
     from primbench.watching.job import Job
     from primbench.watching.stretch import Stretch
     from primbench.watching.threads import ThreadUse
@@ -23,9 +22,9 @@ LEAST_IN_TURN = 0.05  # of the time, that each of them ran
 ONE_CPU = 1.05  # of the time, that they ran together at most, but for what ticks of clocks differ by
 MOST_WANTED = 2.0  # CPUs, by who has the lock and who is to have it next; threads that want more wait for CPUs
 MOST_TOLD = 4  # threads; of who starts one program after the other, each second has others
-ENDING = "for a process to end"
+_ENDING = re.compile(r"do_wait|kernel_wait4")
 _WAITED_FOR = (  # what functions of the kernel wait for: Linux 5.4 to 6.18
-    (re.compile(r"do_wait|kernel_wait4"), ENDING),
+    (_ENDING, "for a process to end"),
     (re.compile(r".*futex.*"), "for another thread or process, at a lock or alike (futex)"),
     (re.compile(r"fcntl_setlk|(locks|posix|flock)_lock_.*"), "for who has locked a file"),
     (re.compile(r".*nanosleep|common_nsleep"), "for time to pass: it sleeps by itself"),
@@ -33,18 +32,9 @@ _WAITED_FOR = (  # what functions of the kernel wait for: Linux 5.4 to 6.18
     (re.compile(r"wait_woken|sk_.*|inet_.*|tcp_.*|unix_.*|__skb_.*"), "for what comes by a socket, or a terminal"),
     (re.compile(r".*poll.*|do_select"), "for events, mostly of sockets and pipes"),
 )
-_ANYTHING: list[Activity] = ["everything on the CPU", "launch", "data loading"]
 
 
-def on_others(whole: Stretch, job: Job, *, is_stopped: bool) -> Iterator[Hindrance]:
-    """is_stopped: whether something of it is, which is why others sleep."""
-    yield from _on_workers(whole, job)
-    yield from _in_turn(whole, job)
-    if not is_stopped:
-        yield from _asleep(whole)
-
-
-def _on_workers(whole: Stretch, job: Job) -> Iterator[Hindrance]:
+def slow_workers(whole: Stretch, job: Job) -> Iterator[Hindrance]:
     """Forks that have a CPU each, and do not keep up with whom they work for.
 
     Who starts other programs and waits for them, as a launcher does, is not held back by that.
@@ -63,12 +53,10 @@ def _workers(whole: Stretch, job: Job, waiting: ThreadUse, busy: list[ThreadUse]
     share = 1 - waiting.wanted_s / whole.duration_s
     who = "a process" if len(busy) == 1 else f"{len(busy)} processes"
     return Hindrance(
-        cause="workers",
         share=share,
         summary=f"process {waiting.process} wants no CPU in {format_percent(share)} of the time, while {who} that it "
         "started ha" + ("s a whole one" if len(busy) == 1 else "ve a whole one each"),
         evidence=[*(_ran(whole, each) for each in busy[:3]), _ran(whole, waiting), _of_cpus(whole, job)],
-        distorts=["data loading"],
         effect="if it waits for them, as for batches that they load, that sets its pace: more of them where CPUs are "
         "free, or less for each to do",
         study=None,
@@ -85,7 +73,7 @@ def _of_cpus(whole: Stretch, job: Job) -> str:
     return f"{used:.2f} of its {len(job.limits.cpus_allowed)} CPUs used"
 
 
-def _in_turn(whole: Stretch, job: Job) -> Iterator[Hindrance]:
+def threads_in_turn(whole: Stretch, job: Job) -> Iterator[Hindrance]:
     """Threads of a process of which one runs at a time, as a lock makes them."""
     by_process: dict[int, list[ThreadUse]] = {}
     for each in whole.threads:
@@ -106,19 +94,17 @@ def _turns(whole: Stretch, job: Job, process: int, threads: list[ThreadUse]) -> 
     ran = sum(each.ran_s for each in threads) / whole.duration_s
     share = 1 - max(each.wanted_s for each in threads) / whole.duration_s
     return Hindrance(
-        cause="turns",
         share=share,
         summary=f"{len(threads)} threads of process {process} run in turn: {ran:.2f} CPUs in all, though each slept "
         f"for {format_percent(share)} of the time or more",
         evidence=[*(_ran(whole, each) for each in threads[:3]), _of_cpus(whole, job)],
-        distorts=_ANYTHING,
         effect="together they are no faster than one, as Python's threads, of which its global lock lets one run at a "
         "time; processes in their place would not wait for that",
         study=None,
     )
 
 
-def _asleep(whole: Stretch) -> Iterator[Hindrance]:
+def sleeps(whole: Stretch, job: Job) -> Iterator[Hindrance]:
     """Nothing of it runs, nor waits for a CPU or a disk, nor does a GPU of its own."""
     if not whole.looks:
         return
@@ -128,7 +114,6 @@ def _asleep(whole: Stretch) -> Iterator[Hindrance]:
     threads = _telling(whole)
     first = next((f": thread {thread} waits {_waited_for(function)}" for thread, function in threads.items()), "")
     yield Hindrance(
-        cause="asleep",
         share=max(0.0, share),
         summary=f"nothing of it ran for {format_percent(share)} of the time{first}",
         evidence=[
@@ -139,7 +124,6 @@ def _asleep(whole: Stretch) -> Iterator[Hindrance]:
             ),
             *([] if threads else ["/proc/PID/wchan tells nobody but its user and root where"]),
         ],
-        distorts=_ANYTHING,
         effect="it is as slow as what it waits for: look there",
         study=None,
     )
@@ -151,7 +135,8 @@ def _telling(whole: Stretch) -> dict[int, str]:
     most = {thread: max(functions, key=functions.__getitem__) for thread, functions in slept_in.items()}
     busiest = whole.busiest.number if whole.busiest else None
     often = {thread: slept_in[thread][function] for thread, function in most.items()}
-    ordered = sorted(most, key=lambda thread: (_waited_for(most[thread]) == ENDING, thread != busiest, -often[thread]))
+    ends = {thread: _ENDING.fullmatch(function) is not None for thread, function in most.items()}
+    ordered = sorted(most, key=lambda thread: (ends[thread], thread != busiest, -often[thread]))
     return {thread: most[thread] for thread in ordered}
 
 

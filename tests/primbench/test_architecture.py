@@ -29,6 +29,7 @@ timing results datasets
 kernels suites workers
 doctor decompose
 compare watching
+causes
 experiments baselines fleet
 report
 cli
@@ -91,7 +92,7 @@ def test_rules_allow_and_forbid() -> None:
     assert may_import("primbench.timing.case", "primbench.problem")
     assert may_import("primbench.kernels.gemm", "primbench.timing.verify")
     assert not may_import("primbench.problem.definition", "primbench.timing.case")
-    assert not may_import("primbench.doctor.cpu", "primbench.compare.sides")
+    assert not may_import("primbench.doctor.against", "primbench.compare.sides")
     assert not may_import("primbench.results.file", "primbench.timing.case")
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from primbench.doctor.finding import Finding
 from primbench.doctor.place import Place
+from primbench.system.meaning import FactId
 
 DOCTOR = (sys.executable, "-P", "-m", "primbench", "doctor")
 
@@ -22,7 +23,11 @@ class Document(msgspec.Struct, forbid_unknown_fields=True):
     findings: list[Finding]
 
     def of(self, check: str) -> list[Finding]:
-        return [finding for finding in self.findings if finding.check == check and finding.severity != "ok"]
+        return [finding for finding in self.findings if finding.cause == check and finding.severity != "ok"]
+
+
+def decoded(text: bytes | str) -> Document:
+    return msgspec.json.decode(text, type=Document, dec_hook=lambda _, words: FactId(*words.split(".")))
 
 
 def examined(*before: str, prepare: Callable[[], object] | None = None, **variables: str) -> Document:
@@ -35,6 +40,6 @@ def examined(*before: str, prepare: Callable[[], object] | None = None, **variab
         timeout=120,
     )
     assert (b"", True) == (done.stderr, done.returncode in (0, 1)), done.stderr.decode()
-    document = msgspec.json.decode(done.stdout, type=Document)
+    document = decoded(done.stdout)
     assert done.returncode == any(finding.severity == "problem" for finding in document.findings)
     return document

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
@@ -18,7 +17,7 @@ from primbench.doctor.finding import Finding
 from primbench.errors import FileError, InvalidRequest
 from primbench.report.doctor import to_text
 
-from .examined import Document
+from .examined import decoded
 
 
 def invoke(*arguments: str) -> Result:
@@ -44,12 +43,12 @@ def test_fix_prints_commands_with_a_comment_each(monkeypatch: pytest.MonkeyPatch
 
 def test_worst_comes_first_and_one_reason_is_told_once() -> None:
     findings = [
-        Finding(check="n", severity="note", summary="worth knowing"),
-        Finding(check="u", severity="unknown", summary="could not be seen", evidence=["a: no such file"]),
-        Finding(check="p", severity="problem", summary="wrong"),
-        Finding(check="v", severity="unknown", summary="could not be seen", evidence=["b: no such file"]),
-        Finding(check="w", severity="warning", summary="moves results"),
-        Finding(check="o", severity="ok", summary="fine"),
+        Finding(cause="n", severity="note", summary="worth knowing"),
+        Finding(cause="u", severity="unknown", summary="could not be seen", evidence=["a: no such file"]),
+        Finding(cause="p", severity="problem", summary="wrong"),
+        Finding(cause="v", severity="unknown", summary="could not be seen", evidence=["b: no such file"]),
+        Finding(cause="w", severity="warning", summary="moves results"),
+        Finding(cause="o", severity="ok", summary="fine"),
     ]
     shown = to_text(place.look(), findings, fix=False)
     assert shown.index("wrong") < shown.index("moves results") < shown.index("worth knowing")
@@ -60,7 +59,7 @@ def test_worst_comes_first_and_one_reason_is_told_once() -> None:
 def test_json_document_goes_to_the_file_and_the_text_to_stdout(tmp_path: Path) -> None:
     path = tmp_path / "here.json"
     assert "This place: " in invoke("--json", str(path)).stdout
-    document = msgspec.json.decode(path.read_bytes(), type=Document)
+    document = decoded(path.read_bytes())
     assert {"place", "findings"} == json.loads(path.read_bytes()).keys()
     assert sorted(os.sched_getaffinity(0)) == document.place.environment.limits.cpus_allowed
 
@@ -82,7 +81,7 @@ def test_against_says_so_where_nothing_differs(tmp_path: Path) -> None:
 
 
 def test_text_is_as_narrow_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    finding = Finding(check="c", severity="note", summary="s", advice="word " * 40)
+    finding = Finding(cause="c", severity="note", summary="s", advice="word " * 40)
     monkeypatch.setenv("COLUMNS", "70")
     assert 60 < max(map(len, to_text(place.look(), [finding], fix=True).splitlines()[1:])) <= 70
 

@@ -59,7 +59,7 @@ def test_locked_memory_of_a_real_limit() -> None:
     place = msgspec.structs.replace(
         document.place, environment=msgspec.structs.replace(document.place.environment, machine=machine)
     )
-    (found,) = [finding for finding in checks.examine(place) if finding.check == "locked-memory"]
+    (found,) = [finding for finding in checks.examine(place) if finding.cause == "locked-memory"]
     assert "problem" == found.severity
 
 
@@ -173,10 +173,10 @@ def first_new(document: Document, quiet: Document, provoked: str = "") -> list[F
 
     provoked: of what is measured.
     """
-    known = {(finding.check, finding.summary) for finding in quiet.findings}
+    known = {(finding.cause, finding.summary) for finding in quiet.findings}
     shown = [each for level in ("problem", "warning", "note") for each in document.findings if each.severity == level]
     return [
-        each for each in shown if each.check not in MEASURED - {provoked} and (each.check, each.summary) not in known
+        each for each in shown if each.cause not in MEASURED - {provoked} and (each.cause, each.summary) not in known
     ]
 
 
@@ -211,7 +211,7 @@ def test_what_is_provoked_is_named_first(
     if check == "few-cpus" and quiet.place.environment.machine.cpus_total == 1:
         pytest.skip("fewer CPUs than the machine has need a machine of two")
     found = first_new(examined(*before, prepare=prepare, **variables), quiet)
-    assert check in [finding.check for finding in found[:1]], found
+    assert check in [finding.cause for finding in found[:1]], found
 
 
 def test_a_session_that_comes_last_is_named_first(quiet: Document) -> None:
@@ -223,7 +223,7 @@ def test_a_session_that_comes_last_is_named_first(quiet: Document) -> None:
         Path("/proc/self/autogroup").write_text("5")  # beside a busy session 19 would have a seventieth of a CPU
 
     found = first_new(examined(prepare=come_last), quiet)
-    assert ("priority", True) == (found[0].check, "niceness 5 of the session" in found[0].summary)
+    assert ("priority", True) == (found[0].cause, "niceness 5 of the session" in found[0].summary)
 
 
 def test_a_preload_is_named_first(quiet: Document) -> None:
@@ -231,14 +231,14 @@ def test_a_preload_is_named_first(quiet: Document) -> None:
         path for line in Path("/proc/self/maps").read_text().splitlines() if "/libm" in (path := line.split()[-1])
     )
     found = first_new(examined(LD_PRELOAD=loaded), quiet)
-    assert ("preloads", True) == (found[0].check, found_in(found[0].evidence, loaded))
+    assert ("preloads", True) == (found[0].cause, found_in(found[0].evidence, loaded))
 
 
 def test_modules_without_bytecode_are_named_first(quiet: Document, tmp_path: Path) -> None:
     (tmp_path / "cupy").mkdir()
     (tmp_path / "cupy/__init__.py").touch()
     found = first_new(examined(PYTHONPATH=str(tmp_path), PYTHONDONTWRITEBYTECODE="1"), quiet)
-    assert ("bytecode", True) == (found[0].check, found_in(found[0].evidence, "__pycache__ of cupy: PYTHONDONT"))
+    assert ("bytecode", True) == (found[0].cause, found_in(found[0].evidence, "__pycache__ of cupy: PYTHONDONT"))
 
 
 @pytest.mark.wheel
@@ -257,7 +257,7 @@ def test_a_home_on_fuse_overlayfs_is_named_first(quiet: Document, tmp_path: Path
     if tried.returncode:
         pytest.skip(f"fuse-overlayfs needs root and /dev/fuse: {tried.stderr.strip()}")
     found = first_new(examined(*before, HOME=f"{tmp_path}/home"), quiet)[0]
-    assert ("filesystems", True) == (found.check, found_in(found.evidence[:1], "home: fuse.fuse-overlayfs")), found
+    assert ("filesystems", True) == (found.cause, found_in(found.evidence[:1], "home: fuse.fuse-overlayfs")), found
 
 
 @pytest.mark.wheel
@@ -275,7 +275,7 @@ def test_kernels_of_an_older_processor_are_named() -> None:
     place = msgspec.json.decode(done.stdout, type=Place)
     if "Nehalem" not in [blas.architecture for blas in place.environment.software.blas or []]:
         pytest.skip("NumPy's BLAS on this architecture has no kernels of an older processor")
-    found = [(finding.check, finding.summary) for finding in checks.examine(place)]
+    found = [(finding.cause, finding.summary) for finding in checks.examine(place)]
     for check, words in (
         ("vector-instructions", "openblas takes kernels for processors without AVX2"),
         ("variables", "OPENBLAS_CORETYPE is set"),
@@ -287,7 +287,7 @@ def test_a_real_limit_of_processes(quiet: Document, group: Group) -> None:
     refused = "for each in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2 & done 2> /dev/null"
     document = examined(*into(group("pids", {"pids.max": "9"})), "sh", "-c", f'({refused}); sleep 0.4; exec "$@"', "sh")
     found = first_new(document, quiet)[0]
-    assert ("processes", "problem") == (found.check, found.severity)
+    assert ("processes", "problem") == (found.cause, found.severity)
     assert "a thread or a process was refused" in found.summary
 
 
@@ -297,7 +297,7 @@ def test_a_real_limit_of_reading(quiet: Document, group: Group) -> None:
     v1 = is_v1("blkio")
     limit = {"blkio.throttle.read_bps_device": f"{disk} 9000000"} if v1 else {"io.max": f"{disk} rbps=9000000"}
     found = first_new(examined(*into(group("blkio", limit))), quiet)[0]
-    assert ("io-limits", True) == (found.check, f"{disk} rbps=9000000" in found.summary)
+    assert ("io-limits", True) == (found.cause, f"{disk} rbps=9000000" in found.summary)
 
 
 def test_files_that_a_memory_limit_has_read_again(quiet: Document, group: Group, tmp_path: Path) -> None:
@@ -307,4 +307,4 @@ def test_files_that_a_memory_limit_has_read_again(quiet: Document, group: Group,
     found = first_new(
         examined(*into(group("memory", limit)), "sh", "-c", f'{read}; exec "$@"', "sh"), quiet, "page-cache"
     )
-    assert "page-cache" in [finding.check for finding in found[:1]], found
+    assert "page-cache" in [finding.cause for finding in found[:1]], found

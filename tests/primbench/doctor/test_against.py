@@ -14,7 +14,7 @@ from click.testing import Result
 from primbench.doctor.against import compare
 from primbench.doctor.finding import Finding
 from primbench.doctor.place import Place, look, read
-from primbench.doctor.rules import RULES
+from primbench.doctor.table import causes
 from primbench.environment import fingerprint
 from primbench.errors import FileError
 from primbench.report.doctor import to_json
@@ -106,6 +106,7 @@ CASES: list[tuple[Mapping[str, Any], str, str, str]] = [
     ({"machine.mitigations": {"spectre_v2": "Vulnerable"}}, "against-mitigations", "warning", "Vulnerable in other"),
     ({"confinement.seccomp": "filter"}, "against-filters", "note", "is disabled here and filter in other.json"),
     ({"confinement.filesystems": {"home": "nfs on ~"}}, "against-files", "note", "is ext4 on / here and nfs on ~ in"),
+    ({"confinement.io_uring": "EPERM"}, "against-io-uring", "note", "io_uring is allowed here and EPERM in other.json"),
     (
         {"confinement.access_times": {"home": "strictatime"}},
         "against-access-times",
@@ -141,13 +142,13 @@ def test_equal_places_have_no_finding(place: MakePlace) -> None:
 
 @pytest.mark.parametrize(("there", "check", "severity", "words"), CASES)
 def test_difference_is_found(place: MakePlace, there: Mapping[str, Any], check: str, severity: str, words: str) -> None:
-    found = [finding for finding in differences(place, there) if finding.check == check]
+    found = [finding for finding in differences(place, there) if finding.cause == check]
     assert [severity] == [finding.severity for finding in found]
     assert words in " ".join([found[0].summary, *found[0].evidence])
 
 
 def test_every_rule_has_a_case() -> None:
-    assert {rule.check for rule in RULES} == {check for _, check, _, _ in CASES}
+    assert {f"against-{cause.id}" for cause in causes().values() if cause.effect} == {check for _, check, _, _ in CASES}
 
 
 def test_node_of_one_place_alone_is_not_listed_in_full(place: MakePlace) -> None:
@@ -174,22 +175,22 @@ def test_gpus_that_one_cannot_count_are_no_difference(place: MakePlace) -> None:
     unknown = {"devices.gpus": None, "devices.missing": {"gpus": "no NVML"}}
     assert [] == differences(place, unknown)
     (found,) = differences(place, {"devices.gpus": []})
-    assert ("against-gpu-count", "gpu_count is 2 here and 0 in other.json") == (found.check, found.summary)
+    assert ("against-gpu-count", "gpu_count is 2 here and 0 in other.json") == (found.cause, found.summary)
 
 
 def test_namespaces_count_on_one_machine_only(place: MakePlace) -> None:
     apart = {"confinement.namespaces": {"ipc": "ipc:[9]", "net": "net:[2]", "uts": "uts:[3]"}}
-    (found,) = [each for each in differences(place, apart) if each.check == "against-namespaces"]
+    (found,) = [each for each in differences(place, apart) if each.cause == "against-namespaces"]
     assert "here and other.json do not share the ipc namespace" in found.summary
     assert "--ipc=host" in (found.advice or "")
     elsewhere = apart | {"devices.gpus.0.uuid": "GPU-3", "devices.gpus.1.uuid": "GPU-4"}
-    assert [] == [each for each in differences(place, elsewhere) if each.check == "against-namespaces"]
+    assert [] == [each for each in differences(place, elsewhere) if each.cause == "against-namespaces"]
 
 
 def test_libraries_that_are_loaded_there_are_looked_at(place: MakePlace) -> None:
     copies = [{"build_id": "ab", **LIBRARY}, {"build_id": "cd", **LIBRARY}]
     (found,) = differences(place, {"software.libraries": {"libgomp": copies}})
-    assert ("library-copies", "in other.json: 2 copies of libgomp are loaded") == (found.check, found.summary)
+    assert ("library-copies", "in other.json: 2 copies of libgomp are loaded") == (found.cause, found.summary)
 
 
 def test_reads_what_doctor_and_env_write(tmp_path: Path) -> None:
@@ -201,7 +202,7 @@ def test_reads_what_doctor_and_env_write(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(text)
         found = read(str(tmp_path / name))
         assert here.environment == found.environment
-        said = [finding.check for finding in compare(here, found, name)]
+        said = [finding.cause for finding in compare(here, found, name)]
         assert [] == [check for check in said if check.startswith("against")]  # others are of what this process loaded
 
 

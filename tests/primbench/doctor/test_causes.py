@@ -24,7 +24,7 @@ def names(report: Report, place: MakePlace) -> bool:
     here, there = place({}), place(report.seen)
     if kind == "check":
         said = [*checks.examine(there), *compare(here, there, "there")]
-        return any(finding.check == name and finding.severity not in ("ok", "unknown") for finding in said)
+        return any(finding.cause == name and finding.severity not in ("ok", "unknown") for finding in said)
     found = difference(here.environment, there.environment, same_work=False)
     changes = [
         change for layer in (found.stack, found.limits, found.confinement, found.machine) for change in layer.changes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from primbench.doctor.confinement import MANY_INTERRUPTIONS_HZ
+from primbench.causes.confinement import MANY_INTERRUPTIONS_HZ
 from primbench.environment import confinement, interpreter
 
 ROOT = Path("/")

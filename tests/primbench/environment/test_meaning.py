@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from primbench.doctor.rules import RULES
+from primbench.doctor.table import causes
 from primbench.environment.comparable import meaning_of
 from primbench.environment.confinement import Confinement
 from primbench.environment.devices import Devices
@@ -47,7 +47,7 @@ def test_every_rule_that_a_field_names_is_one_of_the_doctor() -> None:
         each.entry(key) if callable(each.entry) else each.entry for each in meanings for key in keys if each.entry
     ]
     named = {each.rule for each in (*meanings, *of_entries) if each and each.rule}
-    assert {rule.name for rule in RULES} == named
+    assert {cause.id for cause in causes().values() if cause.effect} == named
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from primbench.doctor.variables import VARIABLES
+from primbench.causes.variables import VARIABLES
 from primbench.environment.configuration import of_variable
 from primbench.spec.variables import (
     CACHE_SIZES,

@@ -67,7 +67,7 @@ CAUSES: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "memory": ({"swapped_in_bytes": 2**30, "blocked": {7: 60}}, "swapping in: 102 MiB a second", "memory=1GiB"),
     "stopped": ({"stopped": {7: 50}}, "process 7 stopped for 50.0% of the time: it goes on by `kill -CONT`", ""),
-    "traced": ({"stopped": {7: 50}, "tracer": "31 (strace)"}, "process 31 (strace) traces it", ""),
+    "tracer": ({"stopped": {7: 50}, "tracer": "31 (strace)"}, "process 31 (strace) traces it", ""),
     "blocked": ({"blocked": {7: 30}, "blocked_in": {"kernel_clone": 30}}, "where it starts processes", ""),
     "workers": (
         {"threads": [replace(thread(8, 9.0, 0.9), process=8, parent=7, is_forked=True), thread(7, 1.0, 0.5)]},
@@ -90,7 +90,7 @@ CAUSES: dict[str, tuple[dict[str, Any], str, str]] = {
         "nothing of it ran for 90.0% of the time: thread 8 waits for what comes by a socket",
         "",
     ),
-    "kernel": ({"kernel_time_s": 8.0}, "88.9% of its CPU time is the kernel's", ""),
+    "kernel-time": ({"kernel_time_s": 8.0}, "88.9% of its CPU time is the kernel's", ""),
     "gpu-clocks": (
         {"gpus": [replace(GPU, held_by={"sw power cap": 0.5, "gpu idle": 0.9}, sm_clock_hz=1.1e9)]},
         "held down: sw power cap in 50.0% of the looks",
@@ -133,7 +133,7 @@ def test_a_launcher_is_not_held_back_by_what_it_started_nor_do_all_threads_that_
 def test_what_traces_a_job_is_told_first() -> None:
     threads = [thread(7, 2.0, 7.0)]
     found = hindrances(replace(CALM, threads=threads, stopped={7: 20}, tracer="31 (strace)"), JOB)
-    assert ["traced", "cpu-contention"] == [each.cause for each in found]
+    assert ["tracer", "cpu-contention"] == [each.cause for each in found]
 
 
 def test_a_job_is_not_asleep_while_threads_that_are_not_looked_at_want_cpus() -> None:
@@ -152,7 +152,7 @@ def test_of_many_that_slept_those_are_told_that_did_most() -> None:
 
 def test_faults_of_a_file_that_is_mapped_are_told_of_the_kernel_too() -> None:
     found = hindrances(replace(CALM, kernel_time_s=8.0, minor_faults=20, major_faults=120_000), JOB)
-    (kernel,) = [each for each in found if each.cause == "kernel"]
+    (kernel,) = [each for each in found if each.cause == "kernel-time"]
     assert "page faults: 2 minor and 12,000 major a second" in kernel.evidence
 
 

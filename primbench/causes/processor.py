@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.doctor.finding import Finding, listed, unseen
+from primbench.causes import OF_CODE
+from primbench.compare.implementations import other_implementations
+from primbench.doctor.cause import Cause, of
+from primbench.doctor.finding import Finding, listed
+from primbench.system.meaning import FactId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,9 +32,6 @@ OLD_KERNELS = {
 def vector_instructions(place: Place) -> Iterator[Finding]:
     """Whether libraries find the vector instructions for which they have their quick kernels, and take these."""
     machine = place.environment.machine
-    if machine.architecture != "x86_64":
-        return
-    yield from unseen("vector-instructions", machine, "vectors")
     if machine.vectors is not None and AVX2 not in machine.vectors:
         yield from _hidden(machine)
     else:
@@ -42,14 +43,12 @@ def _hidden(machine: Machine) -> Iterator[Finding]:
     if machine.virtualization in (None, "none"):
         return
     yield Finding(
-        check="vector-instructions",
         severity="warning",
         summary="the hypervisor shows no AVX2: libraries take the kernels of old processors, or end with SIGILL",
         evidence=[
             f"/proc/cpuinfo flags: {listed(machine.vectors or []) or 'no vectors'}",
             f"CPU: {machine.cpu_model or 'unknown'}",
         ],
-        distorts=["everything on the CPU", "data loading"],
         advice="let the virtual machine have the host's processor: -cpu host, in Proxmox the type 'host' in "
         "place of kvm64",  # t0mer/Find-my-kids#1, OpenMathLib/OpenBLAS#2306
     )
@@ -60,9 +59,10 @@ def _left_aside(loaded: list[Blas]) -> Iterator[Finding]:
     if not old:
         return
     yield Finding(
-        check="vector-instructions",
         severity="warning",
         summary=f"{listed([blas.name for blas in old])} takes kernels for processors without AVX2, which this has",
+        about=[FactId("software", "blas")],
+        values=[blas.name for blas in old],
         evidence=[f"threadpoolctl: {blas.path}: {blas.architecture}" for blas in old],
         distorts=["everything on the CPU"],
         advice="unset OPENBLAS_CORETYPE, or take a newer build that knows this processor",
@@ -72,17 +72,46 @@ def _left_aside(loaded: list[Blas]) -> Iterator[Finding]:
 def emulation(place: Place) -> Iterator[Finding]:
     """Whether a program interprets the instructions of this one, as where an image is of another architecture."""
     machine = place.environment.machine
-    yield from unseen("emulation", machine, "emulator")
     if machine.emulator in (None, "none"):
         return
     yield Finding(
-        check="emulation",
         severity="problem",
         summary=f"{machine.emulator} stands in for an {machine.architecture} processor: it takes 10 to 20 times "
         "as long",  # nextstrain/docker-base#35, docker/for-mac#6641
+        values=[str(machine.emulator), machine.architecture],
         evidence=["/proc/thread-self/exe, /proc/cpuinfo", f"uname: {machine.architecture}"],
-        distorts=["start-up", "data loading", "launch", "everything on the CPU"],
         advice=place.advice(
             "use programs of the machine's own architecture", engine="--platform of the machine, with an image of that"
         ),
     )
+
+
+CAUSES = (
+    Cause(
+        "cpu-kernels",
+        title="other code for the CPU",
+        slows=("everything on the CPU",),
+        works=OF_CODE,
+        times=300.0,
+        source="timed: products of float32 by SSE for AVX2 take 5 times as long, a loop without optimization 200 times",
+        upstream=10,
+        explains_away=("vector-instructions",),
+        severity="warning",
+        effect="a library takes other code for what it holds to be another CPU",
+    ),
+    # After variables that choose code, before libraries and packages that bring it.
+    Cause("implementations", upstream=12, between=other_implementations),
+    Cause(
+        "vector-instructions",
+        slows=("everything on the CPU", "data loading"),
+        reads=of("machine", "vectors"),
+        where=lambda place: place.environment.machine.architecture == "x86_64",
+        here=vector_instructions,
+    ),
+    Cause(
+        "emulation",
+        slows=("start-up", "data loading", "launch", "everything on the CPU"),
+        reads=of("machine", "emulator"),
+        here=emulation,
+    ),
+)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.doctor.finding import Finding, listed, unseen
+from primbench.causes import has_adapters
+from primbench.compare.suspect import Suspect
+from primbench.doctor.cause import Cause, of
+from primbench.doctor.finding import Finding, listed
 from primbench.environment.rdma import of_amazon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from primbench.compare.beside import Beside
+    from primbench.compare.sides import Side
     from primbench.doctor.finding import Severity
     from primbench.doctor.place import Place
 
@@ -22,23 +27,19 @@ ROCE_V2 = "RoCE v2"
 def rdma_files(place: Place) -> Iterator[Finding]:
     """Whether the adapters that /sys shows can be opened, too: a container has files of them if it is given them."""
     adapters, files = place.environment.machine.infiniband or [], place.environment.devices.infiniband_files
-    if not adapters:
-        return
-    yield from unseen("rdma-files", place.environment.devices, "infiniband_files")
     if files is None:
         return
     verbs = [path for path in files if "uverbs" in path]
     if len(verbs) < len(adapters):
         yield Finding(
-            check="rdma-files",
             severity=_severity(place),
             summary=f"{len(adapters)} adapters, and files to use {len(verbs) or 'none'} of them by: without any, NCCL "
             "goes by sockets, which takes ten times as long and more",  # NVIDIA/nccl#451, aws/aws-ofi-nccl#1020
+            values=[len(adapters), len(verbs)],
             evidence=[
                 f"/sys/class/infiniband: {listed(adapters)}",
                 f"/dev/infiniband/uverbs*: {listed(verbs) or 'none'}",
             ],
-            distorts=["collective"],
             advice=place.advice(
                 "hand the device files in, or load ib_uverbs on the host",
                 engine="--device /dev/infiniband --ulimit memlock=-1",
@@ -55,14 +56,9 @@ def _severity(place: Place) -> Severity:
 def gpu_direct(place: Place) -> Iterator[Finding]:
     """Whether adapters reach GPU memory themselves, by a module or by dma-buf."""
     machine, devices = place.environment.machine, place.environment.devices
-    if not place.gpus or len(of_amazon(machine.infiniband_vendors)) == len(machine.infiniband or []):
-        return
-    yield from unseen("gpu-direct", machine, "peer_memory")
-    yield from unseen("gpu-direct", devices, "driver_is_open")
     by_dma_buf = devices.driver_is_open is not False and (place.kernel_version or DMA_BUF_SINCE) >= DMA_BUF_SINCE
     if machine.peer_memory == [] and not by_dma_buf:
         yield Finding(
-            check="gpu-direct",
             severity="warning",
             summary="GPUDirect RDMA is off: what a GPU sends to another machine goes through this one's memory",
             evidence=[
@@ -70,7 +66,6 @@ def gpu_direct(place: Place) -> Iterator[Finding]:
                 f"no dma-buf: kernel {machine.kernel}, the driver's modules are "
                 f"{'open' if devices.driver_is_open else 'not the open ones (/proc/driver/nvidia/version)'}",
             ],
-            distorts=["collective"],
             advice="on each host, as root, load the module at boot, or install the driver's open modules",
             fix=["modprobe nvidia-peermem"],
         )
@@ -79,21 +74,18 @@ def gpu_direct(place: Place) -> Iterator[Finding]:
 def roce_addresses(place: Place) -> Iterator[Finding]:
     """Whether each adapter on Ethernet has an address of this place, and at one index: NCCL is told one for all."""
     machine = place.environment.machine
-    if machine.infiniband:
-        yield from unseen("roce-addresses", machine, "roce_addresses")
     ports = _by_port(machine.roce_addresses or [])
     asked = place.variables.get("NCCL_IB_GID_INDEX", "").strip()
-    reason = _wrong_by_order(ports, asked) if asked not in ("", "-1") else _wrong_by_itself(ports)
-    if reason:
+    wrong, reason = _wrong_by_order(ports, asked) if asked not in ("", "-1") else _wrong_by_itself(ports)
+    if wrong:
         yield Finding(
-            check="roce-addresses",
             severity=_severity(place),
             summary=f"{reason}: NCCL cannot connect, or takes another way",
+            values=[asked, *wrong],
             evidence=[
                 *(f"{port}: {', '.join(found) or 'none'}" for port, found in ports.items()),
                 "/sys/class/infiniband/*/ports/*/gid_attrs/types" + (f", NCCL_IB_GID_INDEX={asked}" if asked else ""),
             ],
-            distorts=["collective"],
             advice="leave NCCL_IB_GID_INDEX unset with NCCL 2.21 or newer, which chooses for each port; give a pod its "
             "own addresses before the job starts (show_gids tells them)",
         )
@@ -108,20 +100,96 @@ def _by_port(addresses: list[str]) -> dict[str, list[str]]:
     return ports
 
 
-def _wrong_by_order(ports: dict[str, list[str]], asked: str) -> str | None:
+def _wrong_by_order(ports: dict[str, list[str]], asked: str) -> tuple[list[str], str]:
+    """The ports, [] where none is, and what is wrong with them."""
     without = [
         port for port, found in ports.items() if not any(each.startswith(f"{asked} {ROCE_V2}") for each in found)
     ]
-    return f"NCCL_IB_GID_INDEX={asked} is no RoCE v2 address of {listed(without)} here" if without else None
+    return without, f"NCCL_IB_GID_INDEX={asked} is no RoCE v2 address of {listed(without)} here"
 
 
-def _wrong_by_itself(ports: dict[str, list[str]]) -> str | None:
+def _wrong_by_itself(ports: dict[str, list[str]]) -> tuple[list[str], str]:
     without = [port for port, found in ports.items() if not any(ROCE_V2 in each for each in found)]
     if without:
-        return f"{listed(without)} {'have' if len(without) > 1 else 'has'} no RoCE v2 address of this place"
+        return without, f"{listed(without)} {'have' if len(without) > 1 else 'has'} no RoCE v2 address of this place"
     gaps = [port for port, found in ports.items() if [*map(_index, found)] != [str(each) for each in range(len(found))]]
-    return f"the addresses of {listed(gaps)} do not begin at 0, or have gaps between them" if gaps else None
+    return gaps, f"the addresses of {listed(gaps)} do not begin at 0, or have gaps between them"
 
 
 def _index(address: str) -> str:
     return address.partition(" ")[0]
+
+
+_NETWORKS = {
+    "private": "through a bridge, each in a network namespace of its own",
+    "overlay": "by VXLAN, which wraps each packet in another one, each in a network namespace of its own",
+}
+
+
+def networks(beside: Beside) -> Iterator[Suspect]:
+    """What the ranks of a case reach each other by, where one of the arms has a network of its own between them."""
+    one, other = map(_network_of, (beside.baseline, beside.side))
+    if beside.case.case.ranks > 1 and one != other:
+        ways = [_NETWORKS.get(each or "", "by the loopback") for each in (other, one)]
+        words = f"ranks reach each other {ways[0]} in {beside.side.name}, {ways[1]} in {beside.baseline.name}"
+        yield Suspect(words, title="the network between ranks")
+
+
+def _network_of(side: Side) -> str | None:
+    """What a host's arm puts between ranks; None where they are in one namespace, or in a container's."""
+    found = side.arm.network if side.arm and side.arm.runtime == "host" else None
+    return found if found in _NETWORKS else None
+
+
+def _has_verbs(place: Place) -> bool:
+    """Adapters beside GPUs, which are not all Amazon's: these have a way of their own."""
+    machine = place.environment.machine
+    return bool(place.gpus) and len(of_amazon(machine.infiniband_vendors)) != len(machine.infiniband or [])
+
+
+CAUSES = (
+    Cause(
+        "loopback",
+        title="another way between processes",
+        slows=("collective", "data loading"),
+        source="timed: an all-reduce of 4 MiB at 400 Mbit/s took 34 times as long",
+        upstream=1,
+        severity="warning",
+        effect="processes of one machine reach each other by it",
+    ),
+    Cause("ranks-network", title="the network between ranks", slows=("collective",), upstream=0, between=networks),
+    Cause(
+        "network",
+        title="other network adapters",
+        slows=("collective",),
+        times=100.0,
+        source="100 to 400 Gbit/s to 1 to 5 a NIC (NVIDIA-NeMo/RL#1973)",
+        upstream=8,
+        severity="warning",
+        effect="without its adapters NCCL uses sockets between machines",
+    ),
+    Cause(
+        "rdma-files",
+        under="network",
+        slows=("collective",),
+        reads=of("devices", "infiniband_files"),
+        where=has_adapters,
+        here=rdma_files,
+    ),
+    Cause(
+        "gpu-direct",
+        under="network",
+        slows=("collective",),
+        reads=(*of("machine", "peer_memory"), *of("devices", "driver_is_open")),
+        where=_has_verbs,
+        here=gpu_direct,
+    ),
+    Cause(
+        "roce-addresses",
+        under="network",
+        slows=("collective",),
+        reads=of("machine", "roce_addresses"),
+        where=lambda place: has_adapters(place) or bool(place.environment.machine.roce_addresses),
+        here=roce_addresses,
+    ),
+)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.doctor.finding import Finding, listed, unseen
+from primbench.causes import OF_THREADS, SLOWED
+from primbench.doctor.cause import Cause, of
+from primbench.doctor.finding import Finding, listed
 from primbench.spec.placement import THREAD_VARIABLES
 from primbench.system.files import format_cpu_list
+from primbench.system.meaning import FactId
+from primbench.watching.on_cpus import too_many_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,12 +36,12 @@ def few_cpus(place: Place) -> Iterator[Finding]:
         return
     wanted = max(2, CPUS_A_GPU * gpus)
     yield Finding(
-        check="few-cpus",
         severity="warning",
         summary=f"{cpus} CPU{'s' * (cpus > 1)}" + (f" for {gpus} GPU{'s' * (gpus > 1)}" if gpus else "") + ": what "
         "loads data, starts and launches takes turns there",
+        about=[FactId("limits", "cpus_allowed"), FactId("devices", "gpus")],
+        values=[cpus, gpus],
         evidence=[f"sched_getaffinity(): CPUs {_allowed(place)}", f"CPUs of the machine: {there}"],
-        distorts=["data loading", "start-up", "everything on the CPU"],
         advice=place.advice(
             f"give the job {wanted} CPUs or more: Slurm's --cpus-per-task for the step, too (srun), taskset",
             engine=f"--cpuset-cpus of {wanted} CPUs or more",
@@ -83,9 +87,10 @@ def _number(variable: str) -> int | None:
 def _other_threads(name: str, asked: int, granted: float, cpus: str) -> Finding:
     what = "more threads than" if asked > granted else "one thread of"
     return Finding(
-        check="threads",
         severity="warning",
         summary=f"{name}={asked} asks for {what} the {granted:g} CPUs granted here",
+        about=[FactId("software", "variables", name), FactId("limits", "cpus_allowed"), FactId("limits", "cpu_quota")],
+        values=[asked, granted],
         evidence=[f"environment variable {name}", f"CPUs allowed: {cpus}"],
         distorts=["data loading", "everything on the CPU"],
         advice=f"set it to {max(1, int(granted))} or leave it unset",
@@ -96,9 +101,10 @@ def _other_threads(name: str, asked: int, granted: float, cpus: str) -> Finding:
 def _too_large(pools: dict[str, int], cpus: str) -> Finding:
     """Of what a worker had loaded: who counts the machine's CPUs knows of no cpuset. Of a quota another check tells."""
     return Finding(
-        check="threads",
         severity="warning",
         summary=f"more threads than CPUs to run on: those of {listed(list(pools))}",
+        about=[FactId("software", "threads"), FactId("limits", "cpus_allowed")],
+        values=[*pools],
         evidence=[f"threadpoolctl: {name} has {count} threads" for name, count in pools.items()]
         + [f"CPUs allowed: {cpus}"],
         distorts=["everything on the CPU"],
@@ -109,16 +115,15 @@ def _too_large(pools: dict[str, int], cpus: str) -> Finding:
 def processes(place: Place) -> Iterator[Finding]:
     """Whether as many threads and processes may be started as libraries and data loaders want."""
     limits, cpus = place.environment.limits, len(place.environment.limits.cpus_allowed)
-    yield from unseen("processes", limits, "processes_max")  # pytorch/pytorch#193859
     refused, few = limits.processes_refused or 0, _little_room(place)
     if not (few or refused):
         return
     left = [f"{count} more may be started by {what}" for what, count in few.items()]
     said = f"{refused} times a thread or a process was refused" if refused else listed(left)
     yield Finding(
-        check="processes",
         severity="problem" if few and (refused or min(few.values()) < cpus) else "warning",
         summary=f"{said}: threads of libraries and workers of data loaders fail to start",
+        values=[*few, *few.values()] * (not refused),
         reading=refused or None,
         evidence=[
             *left,
@@ -149,3 +154,60 @@ def _own_limit(place: Place) -> int | None:
     """Root of the machine is not held to it: kernel/fork.c."""
     exempt = place.environment.confinement.root_user and place.is_rootless is False
     return None if exempt else place.environment.limits.processes_own_max
+
+
+CAUSES = (
+    Cause("few-cpus", slows=("data loading", "start-up", "everything on the CPU"), here=few_cpus),
+    Cause(
+        "threads",
+        title="other threads",
+        counts="threads",
+        power=1.5,
+        slows=("everything on the CPU", "copy", "collective"),
+        works=OF_THREADS,
+        upstream=9,
+        stops=True,
+        explains_away=("threads", "launches"),
+        severity="warning",
+        effect="what is computed and copied on the CPU takes turns where there are fewer",
+        here=threads,
+        in_job=too_many_threads,
+    ),
+    Cause(
+        "waiting",
+        title="threads that wait otherwise",
+        slows=("everything on the CPU", "copy", "collective"),
+        works=OF_THREADS,
+        upstream=10,
+        severity="warning",
+        effect="threads wait for work by turning round or by sleeping, and wake in another time",
+    ),
+    Cause(
+        "pinning",
+        title="threads pinned otherwise",
+        slows=("everything on the CPU", "copy", "collective", "data loading"),
+        works={"": (*OF_THREADS[""], "data loading"), "numpy": OF_THREADS["numpy"]},
+        upstream=5,
+        stops=True,
+        severity="warning",
+        effect="threads and what they start stay on other CPUs, or on the same ones",
+    ),
+    Cause(
+        "processes",
+        slows=SLOWED,
+        upstream=8,
+        refuses=r"Resource temporarily unavailable|can't start new thread",
+        effect="threads and workers of data loaders do not start, and what they do waits for others",
+        reads=of("limits", "processes_max"),
+        here=processes,
+    ),
+    Cause(
+        "stacks",
+        title="other stacks of threads",
+        slows=("start-up",),
+        times=3.0,
+        source="timed: a thread with 4 GiB takes 1.3 times as long to start",
+        upstream=8,
+        effect="each thread has room for its stack, which is mapped anew where it is large",
+    ),
+)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.doctor.finding import Finding, listed, unseen
-from primbench.doctor.gpu import WSL_FILE
+from primbench.causes import OF_FILES, ON_CPU
+from primbench.causes.gpu import WSL_FILE
+from primbench.doctor.cause import Cause, of
+from primbench.doctor.finding import Finding, listed
+from primbench.doctor.place import unseen
 from primbench.runtimes.runtime import DOCKER_SHM_BYTES
 from primbench.system.files import format_cpu_list
+from primbench.system.meaning import FactId
 from primbench.units import format_bytes, format_percent
+from primbench.watching.on_disks import short_of_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,19 +27,18 @@ ENOUGH_MEMLOCK_BYTES = 2**30
 MUCH_LOCKED_BYTES = 2**26
 FAR_FRACTION = 0.1  # libraries lie wherever they were first read
 WAITING_FRACTION = 0.1  # a machine with memory to spare has none
+NO_MEMORY = r"Cannot allocate memory|MemoryError|[Oo]ut of memory"
 
 
 def memory_policy(place: Place) -> Iterator[Finding]:
     """Whether this process may say which node its memory comes from."""
     confinement = place.environment.confinement
-    yield from unseen("memory-policy", confinement, "set_mempolicy", "mbind")
     answers = {"set_mempolicy": confinement.set_mempolicy, "mbind": confinement.mbind}
     denied = {call: answer for call, answer in answers.items() if answer not in (None, "allowed")}
     if not denied:
         return
     one_node = len(place.nodes) == 1  # NCCL asks everywhere: hiyouga/LlamaFactory#9506
     yield Finding(
-        check="memory-policy",
         severity="note" if one_node else "warning",
         summary=f"{listed(list(denied))} denied: memory can be placed by first touch only"
         + (
@@ -42,8 +46,9 @@ def memory_policy(place: Place) -> Iterator[Finding]:
             if one_node
             else ""
         ),
+        values=[*denied],
         evidence=[f"{call}: {answer}" for call, answer in denied.items()],
-        distorts=["collective"] if one_node else ["copy", "collective", "everything on the CPU"],
+        distorts=["collective"] if one_node else None,
         advice=place.advice(
             "allow both calls in the seccomp profile, or choose CPUs and memory from outside by a cpuset",
             engine="--cap-add SYS_NICE",
@@ -55,7 +60,6 @@ def memory_policy(place: Place) -> Iterator[Finding]:
 def memory_nodes(place: Place) -> Iterator[Finding]:
     """Whether the memory that may be used is beside the CPUs that may be used."""
     limits = place.environment.limits
-    yield from unseen("memory-nodes", limits, "memory_nodes_allowed")
     memory = limits.memory_nodes_allowed
     far = [
         node.id
@@ -68,11 +72,10 @@ def memory_nodes(place: Place) -> Iterator[Finding]:
     if far:
         nodes = f"node{'s' if len(far) > 1 else ''} {listed(far)}"
         yield Finding(
-            check="memory-nodes",
             severity="warning",
             summary=f"threads may run on {nodes} and not take memory there: all of it is remote to them",
-            evidence=[f"memory allowed: nodes {listed(memory or [])} (Mems_allowed_list in /proc/self/status)"],
-            distorts=["copy", "everything on the CPU"],
+            values=[*far],
+            evidence=[f"memory allowed: nodes {listed(memory or [])} (Mems_allowed_list in {place.proc}/status)"],
             advice=place.advice(
                 "let the cpuset's CPUs and memory be of the same nodes",
                 engine="--cpuset-cpus and --cpuset-mems of the same node",
@@ -82,24 +85,20 @@ def memory_nodes(place: Place) -> Iterator[Finding]:
 
 def memory_held(place: Place) -> Iterator[Finding]:
     """Whether a process that runs has its memory beside its CPUs, and by which policy it was placed."""
-    if place.pid is None:
-        return  # of whoever looks there is none to speak of
-    yield from unseen("memory-held", place.held, "by_node")
     allowed, by_node = place.environment.limits.cpus_allowed, place.held.by_node or {}
     far = [node.id for node in place.nodes if by_node.get(node.id) and not {*allowed} & {*node.cpus}]
     share = sum(by_node[node] for node in far) / max(1, sum(by_node.values()))
     if share > FAR_FRACTION:
         yield Finding(
-            check="memory-held",
             severity="warning",
             summary=f"{format_percent(share)} of its memory is on node {listed(far)}, where it "
             "may not run: all of that is remote to its threads",
+            values=[format_percent(share), *far],
             evidence=[
                 f"numa_maps: node {_sizes(by_node)}",
                 f"policies: {_sizes(place.held.by_policy or {})}",
                 f"CPUs allowed: {format_cpu_list(allowed)}",
             ],
-            distorts=["copy", "everything on the CPU"],
             advice="start it with CPUs and memory of one node (numactl --cpunodebind N --membind N)",
             fix=[f"migratepages {place.pid} {','.join(map(str, far))} NODE"],
         )
@@ -112,10 +111,8 @@ def _sizes(of: Mapping[int, int] | Mapping[str, int]) -> str:
 def numa_balancing(place: Place) -> Iterator[Finding]:
     """Whether the kernel moves pages between nodes by itself, at the cost of whoever touches them."""
     machine = place.environment.machine
-    yield from unseen("numa-balancing", machine, "numa_balancing")
     if machine.numa_balancing and len(place.nodes) > 1:
         yield Finding(
-            check="numa-balancing",
             severity="warning",
             summary="the kernel moves pages between nodes by itself: pauses of milliseconds in any thread",
             evidence=["/proc/sys/kernel/numa_balancing: on", f"{len(place.nodes)} nodes"],
@@ -128,28 +125,24 @@ def numa_balancing(place: Place) -> Iterator[Finding]:
 def huge_pages(place: Place) -> Iterator[Finding]:
     """Whether memory can come in huge pages."""
     machine, confinement = place.environment.machine, place.environment.confinement
-    yield from unseen("huge-pages", machine, "transparent_hugepage")
-    yield from unseen("huge-pages", confinement, "transparent_hugepage_disabled")
     if machine.transparent_hugepage == "never":
         yield Finding(
-            check="huge-pages",
             severity="warning",
             summary="no transparent huge pages: pageable copies and the registration of buffers are slower",
+            about=[FactId("machine", "transparent_hugepage")],
             evidence=["/sys/kernel/mm/transparent_hugepage/enabled: never"],
-            distorts=["copy", "everything on the CPU"],
             advice="on the host, as root, allow them to programs that ask",
             fix=["echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"],
         )
     elif confinement.transparent_hugepage_disabled:
         yield Finding(
-            check="huge-pages",
             severity="warning",
             summary="transparent huge pages are switched off for this process, and for those it starts",
+            about=[FactId("confinement", "transparent_hugepage_disabled")],
             evidence=[
                 "prctl(PR_GET_THP_DISABLE): 1",
                 f"the machine's choice: {machine.transparent_hugepage or 'unknown'}",
             ],
-            distorts=["copy", "everything on the CPU"],
             advice="find who started this process so: the switch is inherited (prctl PR_SET_THP_DISABLE)",
         )
 
@@ -157,19 +150,17 @@ def huge_pages(place: Place) -> Iterator[Finding]:
 def shared_memory(place: Place) -> Iterator[Finding]:
     """Whether /dev/shm holds what NCCL's ranks and data loaders hand each other."""
     limits = place.environment.limits
-    yield from unseen("shared-memory", limits, "shm_bytes")
     size = limits.shm_bytes
     several = len(place.gpus) > 1
     if size is None or size >= ENOUGH_SHM_BYTES or (size > DOCKER_SHM_BYTES and not several):
         return
     free = limits.shm_free_bytes
     yield Finding(
-        check="shared-memory",
         severity="problem" if several else "warning",
         summary=f"/dev/shm holds {format_bytes(size)} only: once it is full, NCCL fails or goes a slower way, and "
         "data loaders' workers fail",
+        values=[format_bytes(size)],
         evidence=["statvfs of /dev/shm" + (f": {format_bytes(free)} free" if free is not None else "")],
-        distorts=["collective", "data loading"],
         advice=place.advice(
             "mount a larger tmpfs on /dev/shm, as root",
             engine="--shm-size=1g --ulimit memlock=-1",
@@ -182,14 +173,12 @@ def shared_memory(place: Place) -> Iterator[Finding]:
 def locked_pages(place: Place) -> Iterator[Finding]:
     """Whether all memory of this process is locked: the kernel brings in each page that is asked for, used or not."""
     confinement = place.environment.confinement
-    yield from unseen("locked-pages", confinement, "locked_bytes")
     if confinement.locked_bytes is not None and confinement.locked_bytes > MUCH_LOCKED_BYTES:
         yield Finding(
-            check="locked-pages",
             severity="note",
             summary=f"{format_bytes(confinement.locked_bytes)} of memory are locked: what is new is filled at once",
-            evidence=["/proc/self/status VmLck"],
-            distorts=["everything on the CPU", "copy", "start-up", "data loading"],
+            values=[format_bytes(confinement.locked_bytes)],
+            evidence=[f"{place.proc}/status VmLck"],
             at_least=0.5,
             at_most=3.0,
             advice="lock what has to be, not everything: leave out mlockall(MCL_FUTURE)",
@@ -199,15 +188,13 @@ def locked_pages(place: Place) -> Iterator[Finding]:
 def locked_memory(place: Place) -> Iterator[Finding]:
     """Whether RDMA can register its buffers. CUDA's pinned memory is not counted in this limit."""
     limits, machine = place.environment.limits, place.environment.machine
-    yield from unseen("locked-memory", limits, "memlock_bytes")
     limit = limits.memlock_bytes
     if machine.infiniband and limit is not None and limit < ENOUGH_MEMLOCK_BYTES:
         yield Finding(
-            check="locked-memory",
             severity="problem",
             summary=f"only {format_bytes(limit)} may be locked: RDMA cannot register its buffers",
+            values=[format_bytes(limit)],
             evidence=["RLIMIT_MEMLOCK", f"adapters: {listed(machine.infiniband)}"],
-            distorts=["collective"],
             advice=place.advice(
                 "raise the limit (ulimit -l unlimited, /etc/security/limits.conf, LimitMEMLOCK=infinity)",
                 engine="--ulimit memlock=-1",
@@ -220,11 +207,10 @@ def pinned_memory(place: Place) -> Iterator[Finding]:
     """Whether pinned memory is scarce, as under WSL2: Windows grants it, not Linux (CUDA on WSL User Guide)."""
     if place.gpus and WSL_FILE in (place.environment.devices.gpu_files or []):
         yield Finding(
-            check="pinned-memory",
             severity="note",
             summary="under WSL2 pinned memory is scarce: allocating it fails at about half of what the machine has",
+            about=[FactId("devices", "gpu_files")],
             evidence=[f"{WSL_FILE} is here"],  # microsoft/WSL#8447
-            distorts=["copy", "data loading"],
             advice="pin less, give WSL2 more memory (.wslconfig), or measure under Linux itself",
         )
 
@@ -232,27 +218,26 @@ def pinned_memory(place: Place) -> Iterator[Finding]:
 def memory_limit(place: Place) -> Iterator[Finding]:
     """Whether a limit has ended processes here, or is to be reckoned with."""
     limits, machine = place.environment.limits, place.environment.machine
-    yield from unseen("memory-limit", limits, "memory_limit_bytes")
     limit, kills = limits.memory_limit_bytes, limits.out_of_memory_kills
     if kills:
         yield Finding(
-            check="memory-limit",
             severity="problem" if limit is not None else "warning",  # by no limit: any program, at any time since boot
             summary=f"{kills} process{'es were' if kills > 1 else ' was'} killed here for want of memory",
+            about=[FactId("limits", "out_of_memory_kills")],
             reading=kills,
             evidence=[
                 f"control group: {f'limit {format_bytes(limit)}' if limit is not None else 'no limit'}, "
                 f"oom_kill {kills}"
             ],
-            distorts=["everything on the CPU"],
             advice=place.advice("raise the memory limit of the job, or measure smaller sizes", engine="--memory SIZE"),
         )
     elif limit is not None and (machine.memory_bytes is None or limit < machine.memory_bytes):
         yield Finding(
-            check="memory-limit",
             severity="note",
             summary=f"at most {format_bytes(limit)} of the machine's {format_bytes(machine.memory_bytes)}, file cache "
             "and pinned buffers included",
+            values=[format_bytes(limit), format_bytes(machine.memory_bytes)],
+            distorts=[],
             evidence=["memory.max, memory.high or memory.limit_in_bytes of the control groups"],
         )
 
@@ -262,32 +247,134 @@ def page_cache(place: Place) -> Iterator[Finding]:
     limits, waiting = place.environment.limits, place.contention.memory_waiting_fraction or 0.0
     limit, reread = limits.memory_limit_bytes, limits.reread_bytes or 0
     if limit is not None:
-        yield from unseen("page-cache", place.contention, "memory_waiting_fraction")
-        yield from unseen("page-cache", limits, "reread_bytes")
+        yield from unseen(place, *of("contention", "memory_waiting_fraction"), *of("limits", "reread_bytes"))
     if limit is not None and reread > limit:
         yield _short_of_memory(
             place,
             f"{format_bytes(reread)} of files were read again, as the memory limit had them taken out of the cache",
+            FactId("limits", "reread_bytes"),
             reread,
             f"memory.stat workingset_refault_file; limit {format_bytes(limit)}; tasks waited for memory in "
             f"{format_percent(waiting)} of the last 10 s",
         )
     elif waiting > WAITING_FRACTION:
         summary = f"tasks waited for memory in {format_percent(waiting)} of the last 10 s"
-        yield _short_of_memory(place, summary, waiting, "memory.pressure or /proc/pressure/memory: some avg10")
+        evidence = "memory.pressure or /proc/pressure/memory: some avg10"
+        yield _short_of_memory(place, summary, FactId("contention", "memory_waiting_fraction"), waiting, evidence)
 
 
-def _short_of_memory(place: Place, summary: str, reading: float, evidence: str) -> Finding:
+def _short_of_memory(place: Place, summary: str, about: FactId, reading: float, evidence: str) -> Finding:
     return Finding(
-        check="page-cache",
         severity="warning",
         summary=summary,
+        about=[about],
         reading=reading,
         evidence=[evidence],
-        distorts=["data loading", "start-up", "everything on the CPU"],
         advice=place.advice(
             "raise the memory limit by what is read over and over: the cache of files counts in it",
             engine="--memory SIZE with room for the files that are read",
             kubernetes="a memory limit with room for the files that are read",
         ),
     )
+
+
+CAUSES = (
+    Cause(
+        "memory-policy",
+        under="memory",
+        slows=("copy", "collective", "everything on the CPU"),
+        reads=of("confinement", "set_mempolicy", "mbind"),
+        here=memory_policy,
+    ),
+    Cause(
+        "memory-nodes",
+        slows=("copy", "everything on the CPU"),
+        reads=of("limits", "memory_nodes_allowed"),
+        here=memory_nodes,
+    ),
+    Cause(
+        "memory-held",
+        slows=("copy", "everything on the CPU"),
+        reads=of("held", "by_node"),
+        where=lambda place: place.pid is not None,  # of whoever looks there is none to speak of
+        here=memory_held,
+    ),
+    Cause(
+        "numa-balancing",
+        title="pages moved by the kernel",
+        slows=("launch", "copy"),
+        upstream=7,
+        stops=True,
+        severity="warning",
+        effect="moving pages stops threads for milliseconds",
+        reads=of("machine", "numa_balancing"),
+        here=numa_balancing,
+    ),
+    Cause(
+        "huge-pages",
+        title="other huge pages",
+        slows=("copy", "everything on the CPU"),
+        times=5.0,
+        source="2 times faster to 5 times slower (ikawrakow/ik_llama.cpp#2010)",
+        upstream=8.5,
+        severity="warning",
+        effect="pageable copies and large arrays differ",
+        reads=(*of("machine", "transparent_hugepage"), *of("confinement", "transparent_hugepage_disabled")),
+        here=huge_pages,
+    ),
+    Cause(
+        "shared-memory",
+        title="other shared memory",
+        slows=("collective", "data loading"),
+        upstream=8,
+        refuses=r"No space left on device|/dev/shm|SIGBUS",
+        effect="ranks share memory in /dev/shm and lock what RDMA sends",
+        reads=of("limits", "shm_bytes"),
+        here=shared_memory,
+    ),
+    Cause(
+        "locked-pages",
+        slows=("everything on the CPU", "copy", *OF_FILES),
+        reads=of("confinement", "locked_bytes"),
+        here=locked_pages,
+    ),
+    Cause(
+        "locked-memory",
+        under="shared-memory",
+        explains_away=("shared-memory",),
+        slows=("collective",),
+        reads=of("limits", "memlock_bytes"),
+        here=locked_memory,
+    ),
+    Cause("pinned-memory", slows=("copy", "data loading"), here=pinned_memory),
+    Cause(
+        "address-space",
+        slows=(*ON_CPU, "copy", *OF_FILES),
+        upstream=8,
+        refuses=rf"{NO_MEMORY}|failed to map segment|can't start new thread",
+        effect="memory and maps of files are refused beyond it",
+    ),
+    Cause(
+        "memory",
+        title="other memory",
+        slows=("copy", "everything on the CPU", *OF_FILES),
+        upstream=7,
+        stops=True,
+        explains_away=("launches",),
+        refuses=rf"{NO_MEMORY}|SIGKILL",
+        effect="memory comes from other nodes, or less of it",
+        in_job=short_of_memory,
+    ),
+    Cause(
+        "memory-limit",
+        slows=("everything on the CPU",),
+        reads=of("limits", "memory_limit_bytes"),
+        here=memory_limit,
+    ),
+    Cause(
+        "page-cache",
+        under="memory",
+        slows=("data loading", "start-up", "everything on the CPU"),
+        here=page_cache,
+    ),
+)

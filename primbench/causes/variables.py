@@ -6,14 +6,23 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from primbench.doctor.finding import Activity, Finding, Severity, unseen
-from primbench.spec.variables import INSTRUCTIONS
+from primbench.causes import OF_FILES, ON_CPU, WORK
+from primbench.compare.differing import of_setting, set_variables
+from primbench.compare.suspect import LATE, OF_UNKNOWN_EFFECT, Suspect
+from primbench.doctor.cause import Cause, of
+from primbench.doctor.finding import Activity, Finding, Severity
+from primbench.environment.comparable import meaning_of
+from primbench.environment.configuration import is_told_by_what_it_gives, of_variable
+from primbench.spec.variables import INSTRUCTIONS, is_for_libraries
+from primbench.system.meaning import FactId
 from primbench.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from primbench.compare.beside import Beside
     from primbench.doctor.place import Place
+    from primbench.environment.difference import Difference
 
 RANK = 7
 
@@ -193,32 +202,89 @@ VARIABLES: dict[str, VariableRule] = {
 def environment_size(place: Place) -> Iterator[Finding]:
     """Whether the variables are so many or long that starting a program takes longer: each is given all of them."""
     software = place.environment.software
-    yield from unseen("environment-size", software, "environment_bytes")
     if software.environment_bytes is not None and software.environment_bytes > LARGE_ENVIRONMENT_BYTES:
         yield Finding(
-            check="environment-size",
             severity="note",
             summary=f"the variables of the environment are {format_bytes(software.environment_bytes)}, copied to each "
             "program that is started",
+            values=[format_bytes(software.environment_bytes)],
             evidence=["names and values of all"],
-            distorts=["start-up"],
             advice="unset those that nothing reads, such as those of Kubernetes' services and functions of a shell",
         )
 
 
 def variables(place: Place) -> Iterator[Finding]:
     """Whether variables change how CUDA and frameworks work. Apptainer and Charliecloud pass the host's on."""
-    yield from unseen("variables", place.environment.software, "variables")
     given = place.variables
     for name, (holds, severity, distorts, what) in VARIABLES.items():
         if name in given and holds(given[name]):
             yield Finding(
-                check="variables",
                 severity=severity,
                 summary=f"{name} is set: {what}",
+                about=[FactId("software", "variables", name)],
                 evidence=[f"{name}={given[name]}"],
                 distorts=distorts,
                 at_least=0.0 if _EITHER_WAY.fullmatch(name) else 1.0,
                 advice="unset it, unless it is what is to be measured",
                 fix=[f"unset {name}"],
             )
+
+
+# For each library of each program that starts, and each module, whatever is found in the end.
+_LOOKED_THROUGH = {"LD_LIBRARY_PATH", "PYTHONPATH"}
+
+
+def set_otherwise(beside: Beside) -> Iterator[Suspect]:
+    """What the arms set in unequal ways, and no other cause tells."""
+    for name, words in set_variables(beside.baseline, beside.side):
+        about = (of_setting("variables", name),)
+        if name in _LOOKED_THROUGH and "start-up" in beside.parts:
+            yield Suspect(words, upstream=LATE, about=about)
+        elif not _is_told_elsewhere(name, beside.differing):
+            unread = "" if of_variable(name).read_by else ", which nothing is known to read"
+            yield Suspect(f"{words}{unread}", upstream=OF_UNKNOWN_EFFECT, is_bystander=True, about=about)
+
+
+def _is_told_elsewhere(variable: str, differing: Difference | None) -> bool:
+    """Whether what a variable gives is compared itself, a difference of the places tells of it, as of libraries', or
+    no library reads it.
+    """
+    if is_told_by_what_it_gives(variable):
+        return True
+    fact = FactId("software", "variables", variable)
+    changes = differing.stack.changes if differing else []
+    varies = meaning_of(fact).varies and any((each.field, each.kind) == (fact, "varies") for each in changes)
+    return is_for_libraries(variable) and not varies
+
+
+CAUSES = (
+    Cause(
+        "environment-size",
+        slows=("start-up",),
+        reads=of("software", "environment_bytes"),
+        here=environment_size,
+    ),
+    Cause(
+        "allocator",
+        title="other tuning of the C library",
+        slows=(*ON_CPU, "copy", *OF_FILES),
+        times=100.0,
+        source="timed: a fresh page of the kernel takes 0.3 to 5 us, and is written in 0.05 us once it is there",
+        upstream=11,
+        severity="warning",
+        effect="memory is taken and given back in another way, and the C library takes other code for the CPU",
+    ),
+    Cause(
+        "variables",
+        title="other variables",
+        slows=(*WORK, *OF_FILES),
+        upstream=18,
+        slows_by_key={name: tuple(slows) for name, (_, _, slows, _) in VARIABLES.items()},
+        is_by_fact=True,
+        severity="warning",
+        effect="libraries read them",
+        reads=of("software", "variables"),
+        here=variables,
+        between=set_otherwise,
+    ),
+)

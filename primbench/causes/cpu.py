@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.doctor.finding import Finding, listed, unseen
+from primbench.causes import HARDWARE, OF_FILES, ON_CPU, SLOWED
+from primbench.compare.stopped import limited_later
+from primbench.doctor.cause import Cause, of
+from primbench.doctor.finding import Finding, listed
 from primbench.system.files import format_cpu_list
+from primbench.system.meaning import FactId
 from primbench.units import format_percent, format_time
+from primbench.watching.on_cpus import held_back_by_quota, others_on_cpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from primbench.doctor.finding import Activity
     from primbench.doctor.place import Place
     from primbench.system.cores import CpuKind
 
 RANK = 4
-
-SLOWED: list[Activity] = ["launch", "everything on the CPU", "start-up", "data loading"]
-"""What a CPU that is slow, or had in part, makes slow."""
 
 # Read without a system call (Linux, clocksource drivers with a vDSO mode); on other architectures there is one choice.
 QUICK_CLOCK_SOURCES = {"kvm-clock", "hyperv_clocksource_tsc_page"}
@@ -32,7 +33,6 @@ STOLEN_FRACTION = 0.01
 def cpu_quota(place: Place) -> Iterator[Finding]:
     """Whether a quota stops the threads that launch, for up to a whole period at a time."""
     limits = place.environment.limits
-    yield from unseen("cpu-quota", limits, "cpu_quota", "throttled_periods")
     cpus, quota = len(limits.cpus_allowed), limits.cpu_quota
     if quota is None or (quota >= cpus and not limits.throttled_periods):
         return
@@ -50,11 +50,10 @@ def cpu_quota(place: Place) -> Iterator[Finding]:
     whole = max(1, min(cpus, int(quota)))
     threads = f"{whole} thread{'s' * (whole > 1)}"
     yield Finding(
-        check="cpu-quota",
         severity="problem" if limits.throttled_periods else "warning",
         summary=summary,
+        values=[quota, cpus],
         evidence=evidence,
-        distorts=[*SLOWED, "copy"],
         advice="whole CPUs in place of a quota: "
         + place.advice(
             f"a cpuset or affinity (taskset, Slurm's --cpus-per-task); or let {threads} run at most",
@@ -66,7 +65,6 @@ def cpu_quota(place: Place) -> Iterator[Finding]:
 
 def cpus_allowed(place: Place) -> Iterator[Finding]:
     """Whether the CPUs that threads may run on belong together."""
-    yield from unseen("cpus-allowed", place.topology, "nodes", "packages")
     yield from _of_several_nodes(place)
     yield from _parts_of_cores(place)
 
@@ -77,11 +75,11 @@ def _of_several_nodes(place: Place) -> Iterator[Finding]:
     if len(spanned) > 1:
         cut = there is not None and len(allowed) < there
         yield Finding(
-            check="cpus-allowed",
             severity="warning" if cut else "note",
             summary=f"threads may run on nodes {listed(spanned)}, and their memory comes from where they first run",
+            about=[FactId("limits", "cpus_allowed"), FactId("topology", "nodes")],
+            values=[*spanned],
             evidence=[f"CPUs allowed: {format_cpu_list(allowed)}"],
-            distorts=[*SLOWED, "copy"],
             advice=place.advice(
                 "measure with --numa-node auto, which takes the GPU's node, or --numa-node N",
                 engine="--cpuset-cpus and --cpuset-mems of one node",
@@ -95,9 +93,10 @@ def _parts_of_cores(place: Place) -> Iterator[Finding]:
     shared = [core for core in cores if allowed & set(core) and not allowed.issuperset(core)]
     if shared:
         yield Finding(
-            check="cpus-allowed",
             severity="warning",
             summary=f"{len(shared)} of the cores are allowed in part: whoever has the other threads of them slows ours",
+            about=[FactId("limits", "cpus_allowed"), FactId("topology", "packages")],
+            values=[len(shared)],
             evidence=[f"CPUs {format_cpu_list(core)} are one core" for core in shared[:3]]
             + [f"CPUs allowed: {format_cpu_list(allowed)}"],
             distorts=[*SLOWED],
@@ -108,7 +107,6 @@ def _parts_of_cores(place: Place) -> Iterator[Finding]:
 def cpu_kinds(place: Place) -> Iterator[Finding]:
     """Whether threads may land on CPUs that are slower than others."""
     machine = place.environment.machine
-    yield from unseen("cpu-kinds", machine, "cpu_kinds")
     allowed, kinds = set(place.environment.limits.cpus_allowed), machine.cpu_kinds or []
     there = _by_kind(kinds, allowed)
     within = {name: cpus for name, cpus in there.items() if cpus}
@@ -117,20 +115,18 @@ def cpu_kinds(place: Place) -> Iterator[Finding]:
     if len(within) > 1:
         quickest = next(iter(within))
         yield Finding(
-            check="cpu-kinds",
             severity="warning",
             summary=f"threads may run on CPUs of {len(within)} kinds, and times depend on where they land",
+            values=[len(within)],
             evidence=evidence,
-            distorts=[*SLOWED, "copy"],
             advice=f"measure with --cpu-kind {quickest}, or let the cpuset hold CPUs of one kind: {within[quickest]}",
         )
     elif within and kinds[0].name not in within:
         yield Finding(
-            check="cpu-kinds",
             severity="warning",
             summary=f"threads may run on {next(iter(within))} CPUs alone: this machine has quicker ones",
+            values=[next(iter(within))],
             evidence=evidence,
-            distorts=[*SLOWED, "copy"],
             advice=place.advice(
                 "let the cpuset or affinity hold quicker CPUs",
                 engine=f"--cpuset-cpus {format_cpu_list(kinds[0].cpus)}",
@@ -146,23 +142,22 @@ def _by_kind(kinds: Iterable[CpuKind], allowed: set[int]) -> dict[str, str]:
 def cpu_contention(place: Place) -> Iterator[Finding]:
     """Whether others want the same CPUs now."""
     contention = place.contention
-    yield from unseen("cpu-contention", contention, "waiting_fraction", "stolen_fraction")
     if contention.waiting_fraction is not None and contention.waiting_fraction > CONTENDED_FRACTION:
         yield Finding(
-            check="cpu-contention",
             severity="warning",
             summary=f"tasks waited for a CPU in {format_percent(contention.waiting_fraction)} of the last 10 s",
+            about=[FactId("contention", "waiting_fraction")],
+            values=[format_percent(contention.waiting_fraction)],
             evidence=["/proc/pressure/cpu: some avg10"],
-            distorts=[*SLOWED],
             advice="see what else runs (top), stop it, or measure on CPUs of one's own (--cpus LIST)",
         )
     if contention.stolen_fraction is not None and contention.stolen_fraction > STOLEN_FRACTION:
         yield Finding(
-            check="cpu-contention",
             severity="warning",
             summary=f"the hypervisor gave {format_percent(contention.stolen_fraction)} of this machine's CPU time away",
+            about=[FactId("contention", "stolen_fraction")],
+            values=[format_percent(contention.stolen_fraction)],
             evidence=["/proc/stat: steal, since boot"],
-            distorts=[*SLOWED],
             advice="ask for a virtual machine with CPUs of its own",
         )
 
@@ -170,31 +165,30 @@ def cpu_contention(place: Place) -> Iterator[Finding]:
 def cpu_frequency(place: Place) -> Iterator[Finding]:
     """Whether CPUs run at their full clock, and how long they take to wake."""
     machine = place.environment.machine
-    yield from unseen("cpu-frequency", machine, "governor", "turbo", "deepest_idle_s")
     if machine.governor is not None and machine.governor != "performance":
         yield Finding(
-            check="cpu-frequency",
             severity="warning",
             summary=f"the frequency governor is {machine.governor!r}: CPUs slow down while they wait for the GPU",
+            about=[FactId("machine", "governor")],
+            values=[machine.governor],
             evidence=["cpufreq/scaling_governor"],
-            distorts=[*SLOWED],
             advice="on the host, as root, choose the governor 'performance' for the time of measuring",
             fix=["cpupower frequency-set -g performance"],
         )
     if machine.turbo is False:
         yield Finding(
-            check="cpu-frequency",
             severity="note",
             summary="turbo is off: steadier, and slower on the CPU than the same machine with turbo",
+            about=[FactId("machine", "turbo")],
             evidence=["intel_pstate/no_turbo or cpufreq/boost"],
-            distorts=[*SLOWED],
             at_most=2.0,
         )
     if machine.deepest_idle_s is not None and machine.deepest_idle_s > SLOW_WAKE_UP_S:
         yield Finding(
-            check="cpu-frequency",
             severity="note",
             summary=f"an idle CPU may take {format_time(machine.deepest_idle_s)} to wake: seen after waits that block",
+            about=[FactId("machine", "deepest_idle_s")],
+            values=[format_time(machine.deepest_idle_s)],
             evidence=["cpuidle/state*/latency"],
             distorts=["launch"],
             advice="for the smallest times, on the host, as root, allow only the quick idle states",
@@ -205,17 +199,16 @@ def cpu_frequency(place: Place) -> Iterator[Finding]:
 def clock(place: Place) -> Iterator[Finding]:
     """Whether reading the clock costs about nothing."""
     machine = place.environment.machine
-    yield from unseen("clock", machine, "clocksource", "clock_s", "clock_resolution_s")
     bad = _is_slow_clock(place)
     unusual = machine.architecture == "x86_64" and machine.clocksource not in (None, "tsc")
     if not (bad or unusual):
         return
     quick = machine.clocksource in QUICK_CLOCK_SOURCES and not bad
     yield Finding(
-        check="clock",
         severity="note" if quick else "warning",
         summary=f"the clock is read from {machine.clocksource or 'an unknown source'}, at "
         f"{format_time(machine.clock_s)} a reading",
+        values=[machine.clocksource or ""],
         reading=machine.clock_s,
         evidence=[
             "clocksource0/current_clocksource",
@@ -238,3 +231,95 @@ def _is_slow_clock(place: Place) -> bool:
 
 def _exceeds(reading_s: float | None, limit_s: float) -> bool:
     return reading_s is not None and reading_s > limit_s
+
+
+CAUSES = (
+    Cause(
+        "machine",
+        title="another machine",
+        slows=("copy", "everything on the CPU", *OF_FILES),
+        upstream=2,
+        severity="warning",
+        effect=HARDWARE,
+    ),
+    Cause(
+        "kernel",
+        title="another Linux",
+        slows=SLOWED,
+        upstream=3,
+        effect="scheduling and system calls are another kernel's",
+    ),
+    Cause(
+        "cpus",
+        title="other CPUs",
+        counts="CPUs",
+        slows=(*ON_CPU, "copy", "collective", *OF_FILES),
+        upstream=6,
+        stops=True,
+        explains_away=("few-cpus",),
+        severity="warning",
+        effect="a quota stops threads, and as many are started as there are CPUs",
+    ),
+    Cause(
+        "cpu-quota",
+        under="cpus",
+        slows=(*SLOWED, "copy"),
+        explains_away=("launches",),
+        reads=of("limits", "cpu_quota", "throttled_periods"),
+        here=cpu_quota,
+        between=limited_later,
+        in_job=held_back_by_quota,
+    ),
+    Cause("cpus-allowed", slows=(*SLOWED, "copy"), reads=of("topology", "nodes", "packages"), here=cpus_allowed),
+    Cause("cpu-kinds", slows=(*SLOWED, "copy"), reads=of("machine", "cpu_kinds"), here=cpu_kinds),
+    Cause(
+        "cpu-contention",
+        slows=SLOWED,
+        explains_away=("launches",),
+        reads=of("contention", "waiting_fraction", "stolen_fraction"),
+        here=cpu_contention,
+        in_job=others_on_cpus,
+    ),
+    Cause(
+        "frequency",
+        title="other clocks of the CPU",
+        slows=ON_CPU,
+        times=10.0,
+        source="from the lowest to the highest frequency",
+        upstream=4,
+        severity="warning",
+        effect="CPUs run at other clocks and wake in another time",
+    ),
+    Cause(
+        "cpu-frequency",
+        under="frequency",
+        explains_away=("frequency",),
+        slows=SLOWED,
+        reads=of("machine", "governor", "turbo", "deepest_idle_s"),
+        here=cpu_frequency,
+    ),
+    Cause(
+        "clock",
+        title="another clock",
+        slows=("launch",),
+        a_sample_s=4e-6,
+        source="a reading takes 0.03 us from tsc, 0.7 us from acpi_pm and hpet",
+        upstream=4,
+        severity="warning",
+        effect="every short time has the clock's cost in it",
+        reads=of("machine", "clocksource", "clock_s", "clock_resolution_s"),
+        here=clock,
+    ),
+    Cause(
+        "cpu-groups",
+        title="other control groups of CPU time",
+        slows=("everything on the CPU", "collective", "start-up"),
+        works={"": ("launch", "collective", "start-up")},
+        calls=("futex", "clone"),
+        times=1.1,
+        by_each=True,
+        source="timed: 30 of them made waking a thread 2.06 times as long",
+        upstream=9.5,
+        effect="who falls asleep, wakes or begins is entered in each of them",
+    ),
+)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from primbench.doctor.finding import Finding, listed, unseen
+from primbench.causes import OF_FILES, ON_CPU
+from primbench.doctor.cause import Cause, of
+from primbench.doctor.finding import Finding, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +28,6 @@ MANY_FILES = 2**20  # who starts a process closes all that may be open: over a m
 def priority(place: Place) -> Iterator[Finding]:
     """Whether other programs that want the same CPUs go first."""
     limits = place.environment.limits
-    yield from unseen("priority", limits, "cpu_weight", "niceness", "session_niceness", "scheduling")
     own, of_session = limits.niceness or 0, limits.session_niceness or 0
     last = [
         *([f"niceness {own}"] if own > 0 else []),
@@ -36,11 +37,10 @@ def priority(place: Place) -> Iterator[Finding]:
     ]
     if last:
         yield Finding(
-            check="priority",
             severity="warning",
             summary=f"others that want the same CPUs go first: {listed(last)}",
-            evidence=["getpriority(), /proc/self/autogroup, sched_getscheduler(), cpu.weight, cpu.shares"],
-            distorts=["launch", "copy", "collective", "everything on the CPU", "start-up", "data loading"],
+            values=[own, of_session, limits.scheduling or "", limits.cpu_weight or 0],
+            evidence=[f"getpriority(), {place.proc}/autogroup, sched_getscheduler(), cpu.weight, cpu.shares"],
             advice=place.advice(
                 "start it without nice, chrt and CPUWeight=, or on CPUs that nobody else uses",
                 engine="--cpu-shares 1024 or more, or --cpuset-cpus that nobody else has",
@@ -52,12 +52,12 @@ def priority(place: Place) -> Iterator[Finding]:
 def open_files(place: Place) -> Iterator[Finding]:
     """Whether enough files may be open at a time, and not so many that closing them all takes long."""
     limits = place.environment.limits
-    yield from unseen("open-files", limits, "open_files")
     files = math.inf if limits.open_files is None else limits.open_files
     if "open_files" not in limits.missing and files > MANY_FILES:
         yield _open_files(
             place,
             severity="note",
+            files=files,
             summary=f"{'any number of' if files == math.inf else files} files may be open: programs that close all of "
             "them before they start another take long for it",
             distorts=["start-up"],
@@ -66,17 +66,18 @@ def open_files(place: Place) -> Iterator[Finding]:
         yield _open_files(
             place,
             severity="warning" if files < FEW_FILES else "note",
+            files=files,
             summary=f"{files} files may be open at a time: data loaders of many workers and collectives of many ranks "
             "fail",
             distorts=["collective", "start-up", "data loading"],
         )
 
 
-def _open_files(place: Place, *, severity: Severity, summary: str, distorts: list[Activity]) -> Finding:
+def _open_files(place: Place, *, severity: Severity, files: float, summary: str, distorts: list[Activity]) -> Finding:
     return Finding(
-        check="open-files",
         severity=severity,
         summary=summary,
+        values=[files],
         evidence=["getrlimit(RLIMIT_NOFILE), the soft limit"],
         distorts=distorts,
         advice=place.advice(
@@ -89,24 +90,22 @@ def _open_files(place: Place, *, severity: Severity, summary: str, distorts: lis
 def descriptors(place: Place) -> Iterator[Finding]:
     """Whether more files are open than each program that is started should be given, or about as many as may be."""
     limits = place.environment.limits
-    yield from unseen("descriptors", limits, "descriptors")
     if limits.descriptors is not None and limits.descriptors >= NEARLY_ALL * (limits.open_files or math.inf):
         yield Finding(
-            check="descriptors",
             severity="problem",
             summary=f"{limits.descriptors} of the {limits.open_files} files that may be open at a time are: what opens "
             "more fails",
-            evidence=["/proc/self/fd", "getrlimit(RLIMIT_NOFILE), the soft limit"],
+            values=[limits.descriptors, limits.open_files or 0],
+            evidence=[f"{place.proc}/fd", "getrlimit(RLIMIT_NOFILE), the soft limit"],
             distorts=["data loading", "collective"],
             advice="close what is not needed any more (lsof -p shows what is open), or raise the limit",
         )
     if limits.descriptors is not None and limits.descriptors > MANY_OPEN:
         yield Finding(
-            check="descriptors",
             severity="warning",
             summary=f"{limits.descriptors} files are open: each program that is started is given a copy of the table",
-            evidence=["/proc/self/fd"],
-            distorts=["start-up", "data loading"],
+            values=[limits.descriptors],
+            evidence=[f"{place.proc}/fd"],
             advice="let what starts it open its files with O_CLOEXEC, or close them",
         )
 
@@ -114,14 +113,12 @@ def descriptors(place: Place) -> Iterator[Finding]:
 def cpu_time(place: Place) -> Iterator[Finding]:
     """Whether a process may compute for as long as it likes, and is not killed after some time."""
     limits = place.environment.limits
-    yield from unseen("cpu-time", limits, "cpu_time_limit_s")
     if limits.cpu_time_limit_s is not None:
         yield Finding(
-            check="cpu-time",
             severity="warning",
             summary=f"each process is killed once its threads together have computed for {limits.cpu_time_limit_s:g} s",
+            values=[limits.cpu_time_limit_s],
             evidence=["getrlimit(RLIMIT_CPU), the soft limit"],
-            distorts=["launch", "copy", "collective", "everything on the CPU", "start-up", "data loading"],
             advice=place.advice(
                 "take the limit away (limits.conf, LimitCPU=, ulimit -t), or ask the batch system for more time",
                 engine="without --ulimit cpu=",
@@ -132,16 +129,67 @@ def cpu_time(place: Place) -> Iterator[Finding]:
 def io_limits(place: Place) -> Iterator[Finding]:
     """Whether reading from disks and writing to them is held to so many bytes or operations a second."""
     limits = place.environment.limits
-    yield from unseen("io-limits", limits, "io_limits")
     if limits.io_limits:
         yield Finding(
-            check="io-limits",
             severity="warning",
             summary=f"reading or writing is limited: {listed(limits.io_limits)} (bytes or operations a second)",
+            values=[*limits.io_limits],
             evidence=["io.max or blkio.throttle.*_device of the control groups; devices as in /sys/dev/block"],
-            distorts=["start-up", "data loading"],
             advice=place.advice(
                 "take the limit away (IOReadBandwidthMax= and its like), or read from a tmpfs",
                 engine="without --device-read-bps, --device-read-iops and their like for writing",
             ),
         )
+
+
+CAUSES = (
+    Cause(
+        "priority",
+        title="another priority",
+        slows=("launch", "copy", "collective", "everything on the CPU", *OF_FILES),
+        times=350.0,
+        source="weights of tasks: 1024 usually, 15 with nice 19, 3 of the policy idle (Linux, kernel/sched/core.c)",
+        upstream=6,
+        stops=True,
+        explains_away=("priority",),
+        severity="warning",
+        effect="where other programs want the same CPUs, these go first on one side",
+        reads=of("limits", "cpu_weight", "niceness", "session_niceness", "scheduling"),
+        here=priority,
+    ),
+    Cause(
+        "open-files",
+        slows=OF_FILES,
+        source="1024: workers fail (pytorch/pytorch#973); 2^30: over a minute to close them (moby/moby#45060)",
+        upstream=8,
+        refuses=r"Too many open files",
+        effect="loaders run out of files, or who starts a program closes very many",
+        reads=of("limits", "open_files"),
+        here=open_files,
+    ),
+    Cause("descriptors", slows=OF_FILES, reads=of("limits", "descriptors"), here=descriptors),
+    Cause(
+        "file-size",
+        slows=OF_FILES,
+        upstream=8,
+        refuses=r"File too large|SIGXFSZ",
+        effect="what is written beyond it is refused",
+    ),
+    Cause(
+        "cpu-time",
+        slows=(*ON_CPU, "copy", "collective", *OF_FILES),
+        refuses=r"SIGXCPU|SIGKILL",
+        effect="a process is killed once it has computed for so long",
+        reads=of("limits", "cpu_time_limit_s"),
+        here=cpu_time,
+    ),
+    Cause(
+        "io-limits",
+        title="other limits of reading and writing",
+        slows=OF_FILES,
+        upstream=8,
+        effect="so many bytes or operations a second are read and written at most",
+        reads=of("limits", "io_limits"),
+        here=io_limits,
+    ),
+)

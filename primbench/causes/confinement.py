@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.doctor.finding import Finding, listed, unseen
+from primbench.causes import OF_FILES, ON_CPU
+from primbench.compare.dear_calls import dear_calls
+from primbench.compare.filters import filters
+from primbench.compare.opens import dearer_opens
+from primbench.doctor.cause import Cause, of
+from primbench.doctor.finding import Finding, listed
 from primbench.environment.costs import SLOW_SYSTEM_CALL_S
 from primbench.environment.filesystems import NETWORK_LIKE
+from primbench.system.meaning import FactId
 from primbench.units import format_time
+from primbench.watching.on_cpus import is_traced, kernel_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,14 +35,13 @@ IN_LAYERS = ("overlay", "squashfs", "aufs", "erofs")
 def runtime(place: Place) -> Iterator[Finding]:
     """Which runtime this process is in."""
     confinement = place.environment.confinement
-    yield from unseen("runtime", confinement, "runtime")
     found = confinement.runtime
     if found is None or found.name is not None:
         return
     yield Finding(
-        check="runtime",
         severity="note",
         summary="this is some container" if found.in_container else "whether this is a container cannot be told",
+        values=[str(found.in_container)],
         evidence=found.evidence,
         advice="the advice here is for no runtime in particular; PRIMBENCH_RUNTIME=name in the environment says which",
     )
@@ -44,7 +50,6 @@ def runtime(place: Place) -> Iterator[Finding]:
 def speculation(place: Place) -> Iterator[Finding]:
     """Whether being filtered makes every load and branch of this process slower, as it did by default before 5.16."""
     confinement = place.environment.confinement
-    yield from unseen("speculation", confinement, "seccomp", "speculation_store_bypass", "speculation_indirect_branch")
     switched = [
         f"{label}: {words}"
         for label, words in (
@@ -60,12 +65,11 @@ def speculation(place: Place) -> Iterator[Finding]:
     old = place.kernel_version is not None and place.kernel_version < FREE_OF_SECCOMP
     why = "because it has a seccomp filter" if by_filter and old else "for this process alone"
     yield Finding(
-        check="speculation",
         severity="warning",
         summary=f"the kernel mitigates speculation {why}: Python and launching take 15 to 50 % longer",
-        evidence=[f"/proc/self/status: {line}" for line in switched]
+        values=[by_filter and old],
+        evidence=[f"{place.proc}/status: {line}" for line in switched]
         + [f"seccomp: {confinement.seccomp or 'unknown'}, kernel {kernel}"],
-        distorts=["launch", "everything on the CPU"],
         at_most=2.0,
         advice=place.advice(
             "boot the host with spec_store_bypass_disable=prctl spectre_v2_user=prctl, or run Linux 5.16 or newer",
@@ -77,21 +81,18 @@ def speculation(place: Place) -> Iterator[Finding]:
 def system_calls(place: Place) -> Iterator[Finding]:
     """What a system call costs. Launches in steady state make none; allocating, registering and start-up make many."""
     confinement = place.environment.confinement
-    yield from unseen("system-calls", confinement, "system_call_s")
     cost_s = confinement.system_call_s
     if cost_s is not None and cost_s > SLOW_SYSTEM_CALL_S:
-        filters = confinement.seccomp_filters
+        count = confinement.seccomp_filters
         yield Finding(
-            check="system-calls",
             severity="warning",
             summary=f"a cheap system call takes {format_time(cost_s)}: a filter, a tracer or a sandbox looks at each",
             reading=cost_s,
             evidence=[
                 "getppid, timed",
                 f"seccomp: {confinement.seccomp or 'unknown'}"
-                + (f", {filters} filters one behind the other" if filters else ""),
+                + (f", {count} filters one behind the other" if count else ""),
             ],
-            distorts=["start-up", "copy"],
             advice=place.advice(
                 "see whether a tracer (strace, proot) or a sandboxed kernel is at work",
                 engine="--security-opt seccomp=unconfined",
@@ -102,19 +103,21 @@ def system_calls(place: Place) -> Iterator[Finding]:
 def file_opens(place: Place) -> Iterator[Finding]:
     """What opening a file costs: scanners for viruses, sandboxes and file systems that are programs look at each."""
     confinement = place.environment.confinement
-    yield from unseen("file-opens", confinement, "open_file_s", "open_temporary_s")
-    yield from _slow_open(confinement.open_file_s, "a file", "the interpreter", ["start-up", "data loading"])
-    yield from _slow_open(confinement.open_temporary_s, "a temporary file", "a temporary file", ["data loading"])
+    yield from _slow_open("open_file_s", confinement.open_file_s, "a file", "the interpreter", None)
+    temporary = "a temporary file"
+    yield from _slow_open("open_temporary_s", confinement.open_temporary_s, temporary, temporary, ["data loading"])
 
 
-def _slow_open(cost_s: float | None, what: str, of: str, distorts: list[Activity]) -> Iterator[Finding]:
+def _slow_open(
+    field: str, cost_s: float | None, what: str, of_what: str, distorts: list[Activity] | None
+) -> Iterator[Finding]:
     if cost_s is not None and cost_s > SLOW_OPEN_S:
         yield Finding(
-            check="file-opens",
             severity="warning",
+            about=[FactId("confinement", field)],
             summary=f"opening {what} takes {format_time(cost_s)}: a scanner, a filter or another program looks at each",
             reading=cost_s,
-            evidence=[f"open() and close() of {of}, timed"],
+            evidence=[f"open() and close() of {of_what}, timed"],
             distorts=distorts,
             advice="see whether a scanner watches files (fanotify), a filter hands calls to a program, or FUSE is used",
         )
@@ -123,17 +126,14 @@ def _slow_open(cost_s: float | None, what: str, of: str, distorts: list[Activity
 def packets(place: Place) -> Iterator[Finding]:
     """What a packet costs between processes of this machine: rules of a firewall and agents look at each."""
     confinement = place.environment.confinement
-    yield from unseen("packets", confinement, "packet_s")
     cost_s = confinement.packet_s
     if cost_s is not None and cost_s > SLOW_PACKET_S:
         yield Finding(
-            check="packets",
             severity="warning",
             summary=f"a packet to this process itself takes {format_time(cost_s)}: a firewall of many rules, or a "
             "program in the kernel, looks at each, or a sandbox hands them on",
             reading=cost_s,
             evidence=["a datagram of one byte by the loopback, timed"],
-            distorts=["collective", "data loading"],
             advice="let the first rule accept what comes by lo (nft list ruleset and iptables -S show them), and see "
             "what is attached to the network (bpftool net)",
         )
@@ -142,17 +142,14 @@ def packets(place: Place) -> Iterator[Finding]:
 def interruptions(place: Place) -> Iterator[Finding]:
     """Whether a thread that only computes is stopped for a moment thousands of times a second."""
     confinement = place.environment.confinement
-    yield from unseen("interruptions", confinement, "interruptions_hz")
     rate_hz = confinement.interruptions_hz
     if rate_hz is not None and rate_hz > MANY_INTERRUPTIONS_HZ:
         yield Finding(
-            check="interruptions",
             severity="warning",
             summary=f"this process is interrupted {rate_hz:.0f} times a second while it computes: a sampling profiler, "
             "or a device that interrupts its CPU",
             reading=rate_hz,
             evidence=["gaps between looks at the clock"],
-            distorts=["launch", "copy", "everything on the CPU", "start-up", "data loading"],
             advice="end perf and agents that profile all processes; /proc/interrupts counts what interrupts CPUs",
         )
 
@@ -160,14 +157,11 @@ def interruptions(place: Place) -> Iterator[Finding]:
 def probes(place: Place) -> Iterator[Finding]:
     """Whether the kernel stops this process at functions that it calls, as perf, bpftrace and agents ask for."""
     confinement = place.environment.confinement
-    yield from unseen("probes", confinement, "probed")
     if confinement.probed:
         yield Finding(
-            check="probes",
             severity="warning",
             summary="a probe is set on functions that this process calls (uprobe): each call of them enters the kernel",
-            evidence=["/proc/self/maps: [uprobes]"],
-            distorts=["start-up", "data loading", "launch", "copy", "everything on the CPU"],
+            evidence=[f"{place.proc}/maps: [uprobes]"],
             advice="end bpftrace, perf or the agent; as root, /sys/kernel/tracing/uprobe_events lists those of perf",
         )
 
@@ -175,14 +169,12 @@ def probes(place: Place) -> Iterator[Finding]:
 def tracer(place: Place) -> Iterator[Finding]:
     """Whether another process traces this one, as debuggers and strace do, which stop it at each system call."""
     confinement = place.environment.confinement
-    yield from unseen("tracer", confinement, "tracer")
     if confinement.tracer not in (None, "none"):
         yield Finding(
-            check="tracer",
             severity="warning",
             summary=f"process {confinement.tracer} traces this one: strace stops it twice at each system call",
-            evidence=["/proc/self/status TracerPid"],
-            distorts=["start-up", "data loading", "launch", "copy", "everything on the CPU"],
+            values=[str(confinement.tracer)],
+            evidence=[f"{place.proc}/status TracerPid"],
             advice="let it go: end strace, or detach the debugger",
         )
 
@@ -190,26 +182,22 @@ def tracer(place: Place) -> Iterator[Finding]:
 def security_profile(place: Place) -> Iterator[Finding]:
     """Whether a security module looks at every file opened and every call to the driver."""
     confinement = place.environment.confinement
-    yield from unseen("security-profile", confinement, "lsm_profile")
     profile = confinement.lsm_profile
     if profile and "unconfined" not in profile and profile not in ("none", "kernel"):
         yield Finding(
-            check="security-profile",
             severity="note",
             summary=f"a security module confines this process: {profile}",
-            evidence=["/proc/self/attr/current"],
-            distorts=["start-up"],
+            values=[profile],
+            evidence=[f"{place.proc}/attr/current"],
         )
 
 
 def machine_kind(place: Place) -> Iterator[Finding]:
     """Whether the kernel stands on the hardware, on a hypervisor, or is none."""
     machine = place.environment.machine
-    yield from unseen("machine-kind", machine, "virtualization")
     hint = machine.virtualization or "none"
     if "gvisor" in hint.lower():
         yield Finding(
-            check="machine-kind",
             severity="warning",
             summary="gVisor stands in for the kernel: system calls and calls to the driver are made by it",
             evidence=[f"virtualization: {hint}", f"kernel {machine.kernel}"],
@@ -218,25 +206,22 @@ def machine_kind(place: Place) -> Iterator[Finding]:
         )
     elif hint != "none":
         yield Finding(
-            check="machine-kind",
             severity="note",
             summary=f"a virtual machine ({hint}): nodes, PCI tree and clocks are what the hypervisor shows",
+            values=[hint],
             evidence=["/proc/cpuinfo: hypervisor; /sys/class/dmi/id"],
-            distorts=["launch", "copy", "collective"],
         )
 
 
 def kernel_parameters(place: Place) -> Iterator[Finding]:
     """What the kernel was booted with that moves results."""
     machine = place.environment.machine
-    yield from unseen("kernel-parameters", machine, "kernel_parameters")
     if machine.kernel_parameters:
         yield Finding(
-            check="kernel-parameters",
             severity="note",
             summary=f"the kernel was booted with {' '.join(machine.kernel_parameters)}",
+            values=[*machine.kernel_parameters],
             evidence=["/proc/cmdline"],
-            distorts=["everything on the CPU"],
             at_least=0.0,
         )
 
@@ -244,13 +229,12 @@ def kernel_parameters(place: Place) -> Iterator[Finding]:
 def mitigations(place: Place) -> Iterator[Finding]:
     """What the processor is known to be open to and the kernel does nothing about."""
     machine = place.environment.machine
-    yield from unseen("mitigations", machine, "mitigations")
     bare = [name for name, words in (machine.mitigations or {}).items() if words.startswith("Vulnerable")]
     if bare:
         yield Finding(
-            check="mitigations",
             severity="note",
             summary=f"not mitigated: {listed(bare)}; faster on the CPU than a machine that mitigates them",
+            values=[*bare],
             evidence=["/sys/devices/system/cpu/vulnerabilities"],
             distorts=["everything on the CPU"],
             at_least=0.5,
@@ -261,13 +245,114 @@ def mitigations(place: Place) -> Iterator[Finding]:
 def root_filesystem(place: Place) -> Iterator[Finding]:
     """Whether files are read through layers or over a network: imports and library loading take longer."""
     confinement = place.environment.confinement
-    yield from unseen("root-filesystem", confinement, "root_filesystem")
     kind = confinement.root_filesystem or ""
     if kind.startswith(NETWORK_LIKE + IN_LAYERS):
         yield Finding(
-            check="root-filesystem",
             severity="note",
             summary=f"/ is of type {kind}: the first import of a framework is slower than from a local disk",
-            evidence=["/proc/self/mountinfo"],
-            distorts=["start-up"] if kind.startswith(IN_LAYERS) else ["start-up", "data loading"],
+            values=[kind],
+            evidence=[f"{place.proc}/mountinfo"],
+            distorts=["start-up"] if kind.startswith(IN_LAYERS) else None,
         )
+
+
+CAUSES = (
+    Cause(
+        "runtime",
+        effect="that may be what is to be compared",
+        reads=of("confinement", "runtime"),
+        here=runtime,
+    ),
+    Cause(
+        "speculation",
+        under="mitigations",
+        explains_away=("mitigations",),
+        slows=ON_CPU,
+        reads=of("confinement", "seccomp", "speculation_store_bypass", "speculation_indirect_branch"),
+        here=speculation,
+    ),
+    Cause(
+        "filters",
+        title="other filters of system calls",
+        slows=OF_FILES,
+        times=3.0,
+        a_system_call_s=1e-6,
+        source="a cheap system call takes 0.2 us, and with filters of all its arguments several times as long",
+        upstream=8,
+        refuses=r"Operation not permitted|Function not implemented|Permission denied",
+        effect="they look at each system call, of which launches in steady state make none",
+        between=filters,
+    ),
+    Cause(
+        "system-calls",
+        under="filters",
+        explains_away=("system-calls", "tracer"),
+        slows=("start-up", "copy"),
+        reads=of("confinement", "system_call_s"),
+        here=system_calls,
+        between=dear_calls,
+    ),
+    Cause(
+        "file-opens",
+        slows=OF_FILES,
+        reads=of("confinement", "open_file_s", "open_temporary_s"),
+        here=file_opens,
+        between=dearer_opens,
+    ),
+    Cause("packets", slows=("collective", "data loading"), reads=of("confinement", "packet_s"), here=packets),
+    Cause(
+        "interruptions",
+        slows=("launch", "copy", "everything on the CPU", *OF_FILES),
+        reads=of("confinement", "interruptions_hz"),
+        here=interruptions,
+    ),
+    Cause(
+        "probes",
+        slows=(*OF_FILES, "launch", "copy", "everything on the CPU"),
+        reads=of("confinement", "probed"),
+        here=probes,
+    ),
+    Cause(
+        "tracer",
+        slows=(*OF_FILES, "launch", "copy", "everything on the CPU"),
+        explains_away=("launches", "asleep"),
+        reads=of("confinement", "tracer"),
+        here=tracer,
+        in_job=is_traced,
+        order_in_job=-1,
+    ),
+    Cause("security-profile", slows=("start-up",), reads=of("confinement", "lsm_profile"), here=security_profile),
+    Cause(
+        "machine-kind",
+        slows=("launch", "copy", "collective"),
+        reads=of("machine", "virtualization"),
+        here=machine_kind,
+    ),
+    Cause(
+        "kernel-parameters",
+        slows=("everything on the CPU",),
+        reads=of("machine", "kernel_parameters"),
+        here=kernel_parameters,
+    ),
+    Cause(
+        "mitigations",
+        title="other mitigations of the CPU",
+        slows=(*ON_CPU, *OF_FILES),
+        times=2.5,
+        source="20 % (moby/moby#41389) to 2.1 times (PlummersSoftwareLLC/Primes#570)",
+        upstream=4,
+        severity="warning",
+        effect="each makes system calls, branches or loads dearer; a process mitigated for its filter takes 15 to 50 % "
+        "longer",
+        reads=of("machine", "mitigations"),
+        here=mitigations,
+    ),
+    Cause(
+        "root-filesystem",
+        under="files",
+        slows=OF_FILES,
+        reads=of("confinement", "root_filesystem"),
+        here=root_filesystem,
+    ),
+    Cause("kernel-time", slows=("everything on the CPU", "data loading"), in_job=kernel_time, order_in_job=1),
+)

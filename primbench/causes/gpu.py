@@ -5,13 +5,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from primbench.doctor.finding import Finding, listed, unseen
+from primbench.causes import HARDWARE, STACK, has_gpus
+from primbench.compare.suspect import Suspect
+from primbench.doctor.cause import Cause, of
+from primbench.doctor.finding import Finding, listed
+from primbench.system.meaning import FactId
 from primbench.units import format_bytes
+from primbench.watching.gpu_causes import clocks_held_down, others_on_gpus, waits_for_copies, waits_for_launches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from primbench.compare.beside import Beside
+    from primbench.compare.sides import Side
     from primbench.doctor.place import Place
+    from primbench.system.gpu import Gpu
 
 RANK = 1
 
@@ -29,40 +37,42 @@ def gpus_visible(place: Place) -> Iterator[Finding]:
     hidden = place.variables.get("CUDA_VISIBLE_DEVICES")
     if place.pid is not None:
         yield Finding(
-            check="gpus-visible",
             severity="note",
             summary="no GPU is known to be open in this process, so that nothing is said of any",
+            about=[FactId("devices", "gpus")],
             evidence=[reason],
         )
     elif devices.gpus == [] and hidden is not None:
         yield Finding(
-            check="gpus-visible",
             severity="note",
             summary="CUDA_VISIBLE_DEVICES hides every GPU",
+            about=[FactId("software", "variables", "CUDA_VISIBLE_DEVICES")],
             evidence=[f"CUDA_VISIBLE_DEVICES={hidden}"],
         )
     elif files == [WSL_FILE]:
         yield Finding(
-            check="gpus-visible",
             severity="note",
             summary="this is WSL2, and no NVIDIA GPU can be used through its device file",
+            about=[FactId("devices", "gpus"), FactId("devices", "gpu_files")],
+            values=[WSL_FILE],
             evidence=[reason, f"device files: {WSL_FILE}"],
             advice="if there is one, its driver belongs in Windows, none in Linux; see that /usr/lib/wsl/lib is here",
         )
     elif files:
         yield Finding(
-            check="gpus-visible",
             severity="problem",
             summary="there are NVIDIA device files, and no GPU behind them can be used",
+            about=[FactId("devices", "gpus"), FactId("devices", "gpu_files")],
             evidence=[reason, f"device files: {', '.join(files[:4])}{', ...' if len(files) > 4 else ''}"],
             distorts=["kernel", "start-up"],
             advice=_to_use_the_files(place),
         )
     elif driver is not None:
         yield Finding(
-            check="gpus-visible",
             severity="problem",
             summary=f"driver {driver} is loaded, and its device files are not here",
+            about=[FactId("devices", "gpus"), FactId("devices", "driver_version")],
+            values=[driver],
             evidence=["/proc/driver/nvidia/version", reason],
             distorts=["kernel", "start-up"],
             advice=place.advice(
@@ -73,11 +83,33 @@ def gpus_visible(place: Place) -> Iterator[Finding]:
         )
     else:
         yield Finding(
-            check="gpus-visible",
             severity="note",
             summary="no NVIDIA GPU can be seen here, so that nothing is said of any",
+            about=[FactId("devices", "gpus")],
             evidence=[reason],
         )
+
+
+def other_gpu(beside: Beside) -> Iterator[Suspect]:
+    """Another GPU by its UUID: two boards of one model, or two MIG slices of one board, differ in speed."""
+    baseline, side = beside.baseline, beside.side
+    one, other = (_gpu_of(beside, each) for each in (baseline, side))
+    if one is not None and other is not None and None not in (one.uuid, other.uuid) and one.uuid != other.uuid:
+        kind = ", and two of a kind differ" if one.name == other.name else ""
+        of_one_study = baseline.arm is not None and side.arm is not None
+        mend = f": give both the same, such as by env.CUDA_VISIBLE_DEVICES={one.uuid}" if of_one_study else ""
+        which = f"{_which(other)} in {side.name}, {_which(one)} in {baseline.name}"
+        yield Suspect(f"another GPU: {which}{kind}{mend}", title="another GPU", upstream=0.9)  # before what GPUs are
+
+
+def _gpu_of(beside: Beside, side: Side) -> Gpu | None:
+    case = beside.case.case
+    worker = side.worker_of(case.backend, case.device)
+    return worker.environment.devices.gpu(case.device) if worker else None
+
+
+def _which(gpu: Gpu) -> str:
+    return f"{gpu.uuid} at {gpu.pci_address}" if gpu.pci_address else f"{gpu.uuid}"
 
 
 def _to_use_the_files(place: Place) -> str:
@@ -95,16 +127,14 @@ def _to_use_the_files(place: Place) -> str:
 def gpu_files(place: Place) -> Iterator[Finding]:
     """Whether every GPU that NVML lists can be opened, and the device of unified memory, which CUDA needs."""
     devices = place.environment.devices
-    yield from unseen("gpu-files", devices, "gpu_files")
     if not place.gpus or devices.gpu_files is None or WSL_FILE in devices.gpu_files:
         return
     if lacking := _lacking_files(place, devices.gpu_files):
         yield Finding(
-            check="gpu-files",
             severity="problem" if place.in_container else "warning",
             summary=f"not here: {listed(lacking)}; CUDA cannot start without",
+            values=lacking,
             evidence=[f"here: {', '.join(devices.gpu_files) or 'none'}"],
-            distorts=["start-up"],
             advice=place.advice(
                 "make them on the host, as root, before anything is started", engine="--gpus all", kubernetes=None
             ),
@@ -121,20 +151,17 @@ def _lacking_files(place: Place, there: Sequence[str]) -> list[str]:
 
 def gpu_processes(place: Place) -> Iterator[Finding]:
     """Whether other processes hold the GPUs, too."""
-    if place.gpus:
-        yield from unseen("gpu-processes", place.contention, "gpu_processes")
     found = {f"cuda:{index}": there for index, there in enumerate(place.contention.gpu_processes or []) if there}
     if found:
         yield Finding(
-            check="gpu-processes",
             severity="warning",
             summary=f"other processes hold {listed([*found])}, too: kernels and copies take turns with theirs",
+            values=[*found],
             evidence=[
                 f"{device}: process {each.pid}, {format_bytes(each.memory_bytes)} (NVML)"
                 for device, there in found.items()
                 for each in there
             ],
-            distorts=["kernel", "copy", "launch"],
             advice="stop them, or take a GPU that nobody holds (nvidia-smi lists who holds which)",
         )
 
@@ -144,13 +171,66 @@ def driver_capabilities(place: Place) -> Iterator[Finding]:
     asked = place.variables.get("NVIDIA_DRIVER_CAPABILITIES")
     if asked and not {"all", "compute"} & {word.strip() for word in asked.split(",")}:
         yield Finding(
-            check="driver-capabilities",
             severity="problem",
             summary="the container asks for the driver without its compute part: there is no libcuda",
+            about=[FactId("software", "variables", "NVIDIA_DRIVER_CAPABILITIES")],
             evidence=[f"NVIDIA_DRIVER_CAPABILITIES={asked}"],
-            distorts=["start-up"],
             advice=place.advice(
                 "set NVIDIA_DRIVER_CAPABILITIES=compute,utility where the container is started",
                 engine="-e NVIDIA_DRIVER_CAPABILITIES=compute,utility",
             ),
         )
+
+
+CAUSES = (
+    Cause(
+        "gpu-count",
+        title="other GPUs beside it",
+        slows=("copy", "collective"),
+        upstream=1,
+        severity="warning",
+        effect="all-reduce has other ranks and other ways between them, and device numbers may mean other boards",
+    ),
+    Cause(
+        "gpu",
+        title="another GPU",
+        slows=("kernel", "copy"),
+        upstream=1,
+        severity="warning",
+        effect=HARDWARE,
+        between=other_gpu,
+    ),
+    Cause(
+        "driver",
+        title="another driver",
+        slows=("launch", "copy", "kernel"),
+        upstream=4,
+        severity="warning",
+        effect=STACK,
+    ),
+    Cause(
+        "gpus-visible",
+        under="gpu-count",
+        explains_away=("gpu-count",),
+        reads=(FactId("devices", "gpus", "device"),),
+        here=gpus_visible,
+    ),
+    Cause(
+        "gpu-files",
+        slows=("start-up",),
+        reads=of("devices", "gpu_files"),
+        here=gpu_files,
+    ),
+    Cause(
+        "gpu-processes",
+        slows=("kernel", "copy", "launch"),
+        reads=of("contention", "gpu_processes"),
+        where=has_gpus,
+        here=gpu_processes,
+        in_job=others_on_gpus,
+    ),
+    Cause("gpu-clocks", slows=("kernel",), in_job=clocks_held_down),
+    Cause("copies", slows=("copy", "data loading"), in_job=waits_for_copies),
+    Cause("launches", slows=("launch",), in_job=waits_for_launches),
+    Cause("driver-capabilities", slows=("start-up",), here=driver_capabilities),
+)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from primbench.doctor.finding import Finding, listed, unseen
-from primbench.doctor.gpu import GPU_FILE
+from primbench.causes.gpu import GPU_FILE
+from primbench.doctor.cause import Cause, of
+from primbench.doctor.finding import Finding, listed
 from primbench.system.files import format_cpu_list
+from primbench.system.meaning import FactId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +25,6 @@ QUICK_SUBSETS = (450, 51)
 
 def gpu_node(place: Place) -> Iterator[Finding]:
     """Whether it is known which node each GPU is on, and whether our CPUs are there."""
-    if place.gpus:
-        yield from unseen("gpu-node", place.topology, "gpus")
     yield from _far_nodes(place)
     yield from _unknown_nodes(place)
 
@@ -35,13 +35,14 @@ def _far_nodes(place: Place) -> Iterator[Finding]:
     far = [(node, devices) for node, devices in far if devices]
     if far:
         nearest, _ = far[0]
+        lonely = [device for _, devices in far for device in devices]
         yield Finding(
-            check="gpu-node",
             severity="warning",
-            summary=f"no thread may run beside {listed([device for _, devices in far for device in devices])}",
+            summary=f"no thread may run beside {listed(lonely)}",
+            about=[FactId("topology", "gpus"), FactId("limits", "cpus_allowed")],
+            values=[*lonely],
             evidence=[f"node {node.id}: {listed(devices)}, CPUs {format_cpu_list(node.cpus)}" for node, devices in far]
             + [f"CPUs allowed: {format_cpu_list(allowed)}"],
-            distorts=["launch", "copy"],
             advice=place.advice(
                 "give the job CPUs of that node, or GPUs of its own",
                 engine=f"--cpuset-cpus {format_cpu_list(nearest.cpus)} --cpuset-mems {nearest.id}",
@@ -55,14 +56,16 @@ def _devices_on(node: Node, place: Place) -> list[str]:
 
 
 def _unknown_nodes(place: Place) -> Iterator[Finding]:
-    unknown = [gpu for gpu in place.gpu_places if (gpu.node_by_sysfs, gpu.node_by_nvml) == (None, None)]
+    unknown = {gpu.device: gpu for gpu in place.gpu_places if (gpu.node_by_sysfs, gpu.node_by_nvml) == (None, None)}
     has_nodes = len(place.nodes) > 1
     if unknown and (has_nodes or len(place.gpu_places) > 1):
         yield Finding(
-            check="gpu-node",
             severity="warning" if has_nodes else "note",
-            summary=f"the node of {listed([gpu.device for gpu in unknown])} is not known",
-            evidence=[f"{gpu.device}: {gpu.missing.get('node_by_sysfs', 'numa_node is -1')}" for gpu in unknown[:4]],
+            summary=f"the node of {listed([*unknown])} is not known",
+            values=[*unknown],
+            evidence=[
+                f"{name}: {gpu.missing.get('node_by_sysfs', 'numa_node is -1')}" for name, gpu in unknown.items()
+            ][:4],
             distorts=["launch", "copy", "collective"] if has_nodes else ["collective"],
             advice="primbench numa measures it; NCCL may be told the PCI tree by NCCL_TOPO_FILE, from the host or the "
             "maker of the virtual machine",
@@ -74,11 +77,11 @@ def gpu_witnesses(place: Place) -> Iterator[Finding]:
     for gpu in place.gpu_places:
         if gpu.disagreement is not None:
             yield Finding(
-                check="gpu-witnesses",
                 severity="warning",
                 summary=f"{gpu.device}: {gpu.disagreement}",
+                about=[FactId("topology", "gpus")],
+                values=[gpu.device, *(node for node in (gpu.node_by_sysfs, gpu.node_by_nvml) if node is not None)],
                 evidence=[f"PCI address {gpu.pci_address or 'unknown'}"],
-                distorts=["launch", "copy", "collective"],
                 advice="primbench numa measures which it is; tell it to --numa-node in place of 'auto'",
             )
 
@@ -93,11 +96,10 @@ def peer_access(place: Place) -> Iterator[Finding]:
     ]
     if apart:
         yield Finding(
-            check="peer-access",
             severity="warning",
             summary="GPUs that do not reach each other's memory: what they exchange goes through the host's",
+            about=[FactId("topology", "gpus")],
             evidence=apart[:4] + (["..."] if len(apart) > 4 else []),
-            distorts=["collective", "copy"],
             advice="see that ACS and IOMMU translation are off on the host, or that the machine gives the GPUs so",
         )
 
@@ -105,17 +107,12 @@ def peer_access(place: Place) -> Iterator[Finding]:
 def iommu(place: Place) -> Iterator[Finding]:
     """Whether addresses between GPUs are translated on the way."""
     machine = place.environment.machine
-    if not (place.gpus or place.gpu_places):
-        return  # of which gpus-visible tells
-    yield from unseen("iommu", machine, "iommu")
     translated = [kind for kind in machine.iommu or [] if kind.startswith("DMA")]
     if translated and len(place.gpus) > 1:
         yield Finding(
-            check="iommu",
             severity="warning",
             summary="the IOMMU translates what GPUs send: between each other they go up to the root complex, or cannot",
             evidence=[f"iommu_group/type: {listed(translated)}"],
-            distorts=["collective", "copy"],
             advice="boot the host with iommu=pt, and switch ACS off on the bridges above the GPUs",
         )
 
@@ -123,17 +120,13 @@ def iommu(place: Place) -> Iterator[Finding]:
 def acs(place: Place) -> Iterator[Finding]:
     """Whether bridges send what GPUs say to each other up to the root complex and down again."""
     machine = place.environment.machine
-    if len(place.gpus) < 2:
-        return
-    yield from unseen("acs", machine, "acs_redirect")
     if machine.acs_redirect:
         yield Finding(
-            check="acs",
             severity="warning",
             summary=f"{len(machine.acs_redirect)} of the bridges above the GPUs redirect what these send each other: "
             "it takes longer, or never arrives",  # NVIDIA/nccl#2079, aikitoria/open-gpu-kernel-modules#6
+            values=[len(machine.acs_redirect)],
             evidence=[f"ACS control of {listed(machine.acs_redirect[:4])}: request redirect is on (PCI config space)"],
-            distorts=["collective", "copy"],
             advice="on the host, switch ACS off in the firmware or, as root, for each of them",
             fix=[f"setpci -s {bridge} ECAP_ACS+0x6.w=0000" for bridge in machine.acs_redirect],
         )
@@ -144,12 +137,12 @@ def fabric(place: Place) -> Iterator[Finding]:
     apart = [gpu for gpu in place.gpu_places if gpu.fabric in ("not started", "in progress")]
     if apart:
         yield Finding(
-            check="fabric",
             severity="problem",
             summary=f"{listed([gpu.device for gpu in apart])} {'have' if len(apart) > 1 else 'has'} not joined the "
             "NVSwitches: CUDA fails with 'system not yet initialized' (802)",
+            about=[FactId("topology", "gpus")],
+            values=[gpu.device for gpu in apart],
             evidence=[f"NVML, nvmlDeviceGetGpuFabricInfoV: {gpu.device} {gpu.fabric}" for gpu in apart[:8]],
-            distorts=["start-up", "collective", "kernel"],
             advice="on the host, or in the virtual machine that was given the NVSwitches, run the fabric manager of "
             "the driver's very version",
             fix=["systemctl enable --now nvidia-fabricmanager"],
@@ -163,12 +156,12 @@ def pci_tree(place: Place) -> Iterator[Finding]:
     on_one_bus = len(addresses) > 1 and len({address.rpartition(":")[0] for address in addresses}) == 1
     if on_one_bus and hypervisor not in (None, "none") and _goes_over_pci(place) and not _is_told_the_tree(place):
         yield Finding(
-            check="pci-tree",
             severity="note",
             summary=f"the hypervisor shows all {len(addresses)} GPUs on one bus: NCCL does not see which are near each "
             "other, a node or an adapter",  # NVIDIA/nccl#1843, NVIDIA/nccl-tests#256
+            about=[FactId("devices", "gpus"), FactId("machine", "virtualization")],
+            values=[len(addresses)],
             evidence=[f"PCI addresses: {listed(addresses[:8])}", f"virtualization: {hypervisor}", "no NCCL_TOPO_FILE"],
-            distorts=["collective"],
             advice="tell NCCL the real tree by NCCL_TOPO_FILE, from the host (NCCL_TOPO_DUMP_FILE there) or the maker "
             "of the virtual machine",
         )
@@ -194,11 +187,11 @@ def visible_devices(place: Place) -> Iterator[Finding]:
         return
     if (int(number[1]), int(number[2])) < QUICK_SUBSETS:
         yield Finding(
-            check="visible-devices",
             severity="warning",
             summary=f"CUDA_VISIBLE_DEVICES chooses among {len(boards)} GPUs: with driver {driver} launches get dearer",
+            about=[FactId("software", "variables", "CUDA_VISIBLE_DEVICES"), FactId("devices", "driver_version")],
+            values=[len(boards), driver],
             evidence=[f"CUDA_VISIBLE_DEVICES={chosen}"],
-            distorts=["launch"],
             advice=place.advice(
                 "update the driver to 450.51 or newer, or choose GPUs by their device files",
                 engine="--gpus device=UUID",
@@ -210,3 +203,26 @@ def _driver_version(place: Place) -> str:
     """Version of the GPU driver; "" where it is not known."""
     of_gpus = (gpu.driver_version for gpu in place.gpus)
     return next(filter(None, (place.environment.devices.driver_version, *of_gpus)), "")
+
+
+def _are_shown(place: Place) -> bool:
+    return bool(place.gpus or place.gpu_places)  # else gpus-visible tells
+
+
+CAUSES = (
+    Cause("gpu-node", slows=("launch", "copy"), reads=of("topology", "gpus"), where=_are_shown, here=gpu_node),
+    Cause("gpu-witnesses", slows=("launch", "copy", "collective"), here=gpu_witnesses),
+    Cause("peer-access", slows=("collective", "copy"), here=peer_access),
+    Cause("iommu", slows=("collective", "copy"), reads=of("machine", "iommu"), where=_are_shown, here=iommu),
+    Cause(
+        "acs",
+        under="network",
+        slows=("collective", "copy"),
+        reads=of("machine", "acs_redirect"),
+        where=lambda place: len(place.gpus) > 1,
+        here=acs,
+    ),
+    Cause("fabric", slows=("start-up", "collective", "kernel"), here=fabric),
+    Cause("pci-tree", slows=("collective",), here=pci_tree),
+    Cause("visible-devices", under="gpu-count", explains_away=("gpu-count",), slows=("launch",), here=visible_devices),
+)

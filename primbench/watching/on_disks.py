@@ -1,0 +1,156 @@
+"""What the numbers of a stretch say of memory and disks: what is read again, read, written or waited for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.units import format_bytes, format_percent
+from primbench.watching import studies
+from primbench.watching.hindrance import Hindrance
+from primbench.watching.looks import ANSWERED, SYNCING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.watching.job import Job
+    from primbench.watching.stretch import Stretch
+
+FEW_BYTES_PER_S, FEW_FAULTS_PER_S = 2**20, 20.0
+_STARTING = "where it starts processes", "until each of them runs a program"
+_GIVING_BACK = "until its control group holds less memory", "as it is above memory.high"
+_BLOCKED_BY = {  # function of the kernel -> what waits there, and for what
+    **dict.fromkeys(("kernel_clone", "_do_fork", "do_fork"), _STARTING),  # Linux: kernel/fork.c
+    # Linux: mm/memcontrol.c
+    **dict.fromkeys(("mem_cgroup_handle_over_high", "__mem_cgroup_handle_over_high"), _GIVING_BACK),
+    ANSWERED: ("until a process answers for a file system (FUSE)", "as fuse-overlayfs, sshfs or virtiofs"),
+}
+EXPLAINED = 0.5  # of what is read from disks, which a memory limit had taken out of the cache
+
+
+def short_of_memory(whole: Stretch, job: Job) -> Iterator[Hindrance]:
+    """What is read again for want of memory is told as that, and not as reading."""
+    if words := _taken_out(whole):
+        yield _short_of_memory(whole, job, words)
+
+
+def waits_for_disk(whole: Stretch, job: Job) -> Iterator[Hindrance]:
+    if not _taken_out(whole) and _is_of_disk(whole):
+        yield _disk(whole, job, _moved(whole), whole.major_faults / whole.duration_s)
+
+
+def is_blocked(whole: Stretch, job: Job) -> Iterator[Hindrance]:
+    """In the kernel, by something else."""
+    if not _taken_out(whole) and not _is_of_disk(whole):
+        yield _blocked(whole)
+
+
+def _moved(whole: Stretch) -> float:
+    """Bytes a second from and to disks."""
+    return _a_second(whole.read_bytes, whole) + _a_second(whole.written_bytes, whole)
+
+
+def _is_of_disk(whole: Stretch) -> bool:
+    faults = whole.major_faults / whole.duration_s
+    return _moved(whole) >= FEW_BYTES_PER_S or faults >= FEW_FAULTS_PER_S or _most_blocked_in(whole) in SYNCING
+
+
+def _a_second(count: int | None, whole: Stretch) -> float:
+    return (count or 0) / whole.duration_s
+
+
+def _taken_out(whole: Stretch) -> str:
+    """What was read again after it had to give way; "" where that is little."""
+    reread, swapped_in = _a_second(whole.reread_bytes, whole), _a_second(whole.swapped_in_bytes, whole)
+    if swapped_in >= FEW_BYTES_PER_S:
+        return f"swapping in: {_rate(swapped_in)}"
+    if reread >= FEW_BYTES_PER_S and reread >= EXPLAINED * _moved(whole):
+        return f"reads again what its memory limit had taken out of the cache: {_rate(reread)}"
+    return ""
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{format_bytes(round(bytes_per_s))} a second"
+
+
+def _short_of_memory(whole: Stretch, job: Job, summary: str) -> Hindrance:
+    share = max(whole.blocked_fraction, (whole.memory_waiting_s or 0.0) / whole.duration_s)
+    limit = job.limits.memory_limit_bytes
+    return Hindrance(
+        share=share,
+        summary=summary,
+        evidence=[
+            "memory.stat workingset_refault_anon, workingset_refault_file of its control groups",
+            f"limit {format_bytes(limit)}, resident {format_bytes(whole.memory_bytes)}, swapped out "
+            f"{format_bytes(whole.swapped_bytes)}",
+            *_blocked_in(whole),
+            *_pressure("memory", whole.memory_waiting_s, whole),
+        ],
+        distorts=["data loading", "start-up", "copy", "everything on the CPU"],
+        effect=f"who touches what was taken out waits for the disk: {_times(share)}",
+        study=studies.of_memory(job),
+    )
+
+
+def _blocked_in(whole: Stretch) -> list[str]:
+    if not whole.looks:
+        return []
+    return [f"a thread was blocked in {format_percent(whole.blocked_fraction)} of {whole.looks} looks"]
+
+
+def _pressure(on: str, waiting_s: float | None, whole: Stretch) -> list[str]:
+    if waiting_s is None:
+        return []
+    return [f"{on}.pressure: some task waited in {format_percent(waiting_s / whole.duration_s)} of the time"]
+
+
+def _disk(whole: Stretch, job: Job, moved: float, faults: float) -> Hindrance:
+    writes = (whole.written_bytes or 0) > (whole.read_bytes or 0)
+    what = "writes to disk" if writes else "reads from disk"
+    if moved >= FEW_BYTES_PER_S:
+        waits = ", and waits until the disk has it, by fsync or alike" * (_most_blocked_in(whole) in SYNCING)
+        words = f"{what}: {_rate(moved)}{waits}"
+    elif faults >= FEW_FAULTS_PER_S:
+        words = f"{what}: major faults {faults:,.0f} a second"
+    else:
+        words = "waits until a disk has what it wrote, by fsync or alike, though that is little"
+    return Hindrance(
+        share=whole.blocked_fraction,
+        summary=words,
+        evidence=[
+            f"/proc/PID/io: read {format_bytes(whole.read_bytes)}, written {format_bytes(whole.written_bytes)}",
+            f"major faults: {faults:,.0f} a second",
+            *_blocked_in(whole),
+            *(f"in {function} in {looks}" for function, looks in whole.blocked_in.items() if function in SYNCING),
+            *_pressure("io", whole.io_waiting_s, whole),
+        ],
+        distorts=["data loading", "start-up"],
+        effect=f"who {what.split()[0]} waits for the disk: {_times(whole.blocked_fraction)}; GPUs wait for batches",
+        study=studies.of_disk(job),
+    )
+
+
+def _most_blocked_in(whole: Stretch) -> str | None:
+    return max(whole.blocked_in, key=whole.blocked_in.__getitem__, default=None)
+
+
+def _blocked(whole: Stretch) -> Hindrance:
+    summary, by = _BLOCKED_BY.get(
+        _most_blocked_in(whole) or "",
+        ("though little was read from disks or written to them", "as by a file system over a network, or by a driver"),
+    )
+    return Hindrance(
+        share=whole.blocked_fraction,
+        summary=f"a thread was blocked in the kernel, {summary}",
+        evidence=[
+            *_blocked_in(whole),
+            *(f"in {function} in {looks}" for function, looks in whole.blocked_in.items()),
+            by,
+        ],
+        distorts=["data loading", "start-up"],
+        effect=f"what that thread does takes {_times(whole.blocked_fraction)}",
+        study=None,
+    )
+
+
+def _times(share: float) -> str:
+    return f"up to {1 / max(1 - share, 0.01):.1f} times as long"
