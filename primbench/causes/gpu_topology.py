@@ -214,15 +214,9 @@ CAUSES = (
     Cause("gpu-witnesses", slows=("launch", "copy", "collective"), here=gpu_witnesses),
     Cause("peer-access", slows=("collective", "copy"), here=peer_access),
     Cause("iommu", slows=("collective", "copy"), reads=of("machine", "iommu"), where=_are_shown, here=iommu),
-    Cause(
-        "acs",
-        under="network",
-        slows=("collective", "copy"),
-        reads=of("machine", "acs_redirect"),
-        where=lambda place: len(place.gpus) > 1,
-        here=acs,
-    ),
+    Cause("acs", under="network", slows=("collective", "copy"), reads=of("machine", "acs_redirect"),
+          where=lambda place: len(place.gpus) > 1, here=acs),
     Cause("fabric", slows=("start-up", "collective", "kernel"), here=fabric),
     Cause("pci-tree", slows=("collective",), here=pci_tree),
     Cause("visible-devices", under="gpu-count", explains_away=("gpu-count",), slows=("launch",), here=visible_devices),
-)
+)  # fmt: skip

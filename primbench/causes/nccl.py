@@ -107,15 +107,9 @@ def nccl_plugin(place: Place) -> Iterator[Finding]:
 
 
 CAUSES = (
-    Cause(
-        "nccl",
-        title="other settings of NCCL",
-        slows=("collective",),
-        upstream=17,
-        severity="warning",
-        effect="NCCL chooses other ways and algorithms",
-    ),
+    Cause("nccl", title="other settings of NCCL", slows=("collective",), upstream=17, severity="warning",
+          effect="NCCL chooses other ways and algorithms"),
     Cause("nccl-variables", slows=("collective",), is_by_fact=True, here=nccl_variables),
     Cause("nccl-files", slows=("collective",), reads=of("software", "files"), here=nccl_files),
     Cause("nccl-plugin", slows=("collective",), here=nccl_plugin),
-)
+)  # fmt: skip

@@ -61,28 +61,13 @@ def _memory_of(placement: EffectivePlacement) -> str:
 
 CAUSES = (
     Cause("neighbour", upstream=0, between=neighbours),
-    Cause(
-        "stopped",
-        slows=("launch", "copy", "everything on the CPU", "data loading"),
-        upstream=4.9,
-        stops=True,
-        explains_away=("asleep", "launches"),
-        between=stopped_threads,
-        in_job=is_stopped,
-    ),
+    Cause("stopped", slows=("launch", "copy", "everything on the CPU", "data loading"), upstream=4.9, stops=True,
+          explains_away=("asleep", "launches"), between=stopped_threads, in_job=is_stopped),
     Cause("placement", upstream=LATE, between=placed_otherwise),
     Cause("memory-placement", upstream=7, between=memory_taken_otherwise),
     Cause("workers", slows=("data loading",), explains_away=("launches",), in_job=slow_workers),
-    Cause(
-        "turns",
-        slows=("everything on the CPU", "launch", "data loading"),
-        explains_away=("launches",),
-        in_job=threads_in_turn,
-    ),
-    Cause(
-        "asleep",
-        slows=("everything on the CPU", "launch", "data loading"),
-        explains_away=("launches",),
-        in_job=sleeps,
-    ),
-)
+    Cause("turns", slows=("everything on the CPU", "launch", "data loading"), explains_away=("launches",),
+          in_job=threads_in_turn),
+    Cause("asleep", slows=("everything on the CPU", "launch", "data loading"), explains_away=("launches",),
+          in_job=sleeps),
+)  # fmt: skip

@@ -87,31 +87,15 @@ def emulation(place: Place) -> Iterator[Finding]:
 
 
 CAUSES = (
-    Cause(
-        "cpu-kernels",
-        title="other code for the CPU",
-        slows=("everything on the CPU",),
-        works=OF_CODE,
-        times=300.0,
-        source="timed: products of float32 by SSE for AVX2 take 5 times as long, a loop without optimization 200 times",
-        upstream=10,
-        explains_away=("vector-instructions",),
-        severity="warning",
-        effect="a library takes other code for what it holds to be another CPU",
-    ),
+    Cause("cpu-kernels", title="other code for the CPU", slows=("everything on the CPU",), works=OF_CODE, times=300.0,
+          source="timed: products of float32 by SSE for AVX2 take 5 times as long, a loop without optimization 200 "
+          "times",
+          upstream=10, explains_away=("vector-instructions",), severity="warning",
+          effect="a library takes other code for what it holds to be another CPU"),
     # After variables that choose code, before libraries and packages that bring it.
     Cause("implementations", upstream=12, between=other_implementations),
-    Cause(
-        "vector-instructions",
-        slows=("everything on the CPU", "data loading"),
-        reads=of("machine", "vectors"),
-        where=lambda place: place.environment.machine.architecture == "x86_64",
-        here=vector_instructions,
-    ),
-    Cause(
-        "emulation",
-        slows=("start-up", "data loading", "launch", "everything on the CPU"),
-        reads=of("machine", "emulator"),
-        here=emulation,
-    ),
-)
+    Cause("vector-instructions", slows=("everything on the CPU", "data loading"), reads=of("machine", "vectors"),
+          where=lambda place: place.environment.machine.architecture == "x86_64", here=vector_instructions),
+    Cause("emulation", slows=("start-up", "data loading", "launch", "everything on the CPU"),
+          reads=of("machine", "emulator"), here=emulation),
+)  # fmt: skip

@@ -258,33 +258,13 @@ def _is_told_elsewhere(variable: str, differing: Difference | None) -> bool:
 
 
 CAUSES = (
-    Cause(
-        "environment-size",
-        slows=("start-up",),
-        reads=of("software", "environment_bytes"),
-        here=environment_size,
-    ),
-    Cause(
-        "allocator",
-        title="other tuning of the C library",
-        slows=(*ON_CPU, "copy", *OF_FILES),
-        times=100.0,
-        source="timed: a fresh page of the kernel takes 0.3 to 5 us, and is written in 0.05 us once it is there",
-        upstream=11,
-        severity="warning",
-        effect="memory is taken and given back in another way, and the C library takes other code for the CPU",
-    ),
-    Cause(
-        "variables",
-        title="other variables",
-        slows=(*WORK, *OF_FILES),
-        upstream=18,
-        slows_by_key={name: tuple(slows) for name, (_, _, slows, _) in VARIABLES.items()},
-        is_by_fact=True,
-        severity="warning",
-        effect="libraries read them",
-        reads=of("software", "variables"),
-        here=variables,
-        between=set_otherwise,
-    ),
-)
+    Cause("environment-size", slows=("start-up",), reads=of("software", "environment_bytes"), here=environment_size),
+    Cause("allocator", title="other tuning of the C library", slows=(*ON_CPU, "copy", *OF_FILES), times=100.0,
+          source="timed: a fresh page of the kernel takes 0.3 to 5 us, and is written in 0.05 us once it is there",
+          upstream=11, severity="warning",
+          effect="memory is taken and given back in another way, and the C library takes other code for the CPU"),
+    Cause("variables", title="other variables", slows=(*WORK, *OF_FILES), upstream=18,
+          slows_by_key={name: tuple(slows) for name, (_, _, slows, _) in VARIABLES.items()}, is_by_fact=True,
+          severity="warning", effect="libraries read them", reads=of("software", "variables"), here=variables,
+          between=set_otherwise),
+)  # fmt: skip
