@@ -80,17 +80,41 @@ def exported(path: Path, names: Collection[str]) -> dict[str, int]:
     }
 
 
-def _symbols(file: BinaryIO, order: str) -> Iterator[tuple[bytes, int]]:
-    """Names and addresses in the table for the dynamic loader; 0 of what the library takes from others."""
+def section(file: BinaryIO, name: str) -> tuple[int, int] | None:
+    """Offset and size of the section of that name in a library of 64 bits; None where it has none.
+
+    Raises OSError, and ValueError for what is no such library.
+    """
+    order, wide = _layout(file)
+    if not wide:
+        raise ValueError(f"{file.name} is of 32 bits")
+    try:
+        sections = _sections(file, order)
+        file.seek(0x3E)
+        (names,) = struct.unpack(f"{order}H", file.read(2))
+        text = _read(file, *sections[names][4:6]) if names < len(sections) else b""
+    except struct.error:
+        raise ValueError(f"{file.name} ends before its tables do") from None
+    wanted = name.encode() + b"\0"
+    return next((each[4:6] for each in sections if text[each[0] : each[0] + len(wanted)] == wanted), None)
+
+
+def _sections(file: BinaryIO, order: str) -> list[tuple[int, ...]]:
+    """Of each its name's place, type, flags, address, offset, size, link, ..."""
     file.seek(0x28)
     (table_at,) = struct.unpack(f"{order}Q", file.read(8))
     file.seek(0x3C)
     (count,) = struct.unpack(f"{order}H", file.read(2))
-    section = struct.Struct(f"{order}IIQQQQIIQQ")  # name, type, flags, address, offset, size, link, ...
+    layout = struct.Struct(f"{order}IIQQQQIIQQ")
     file.seek(table_at)
-    sections = [section.unpack(file.read(section.size)) for _ in range(count)]
+    return [layout.unpack(file.read(layout.size)) for _ in range(count)]
+
+
+def _symbols(file: BinaryIO, order: str) -> Iterator[tuple[bytes, int]]:
+    """Names and addresses in the table for the dynamic loader; 0 of what the library takes from others."""
+    sections = _sections(file, order)
     for _, kind, _, _, offset, size, link, *_ in sections:
-        if kind == _SHT_DYNSYM and link < count:
+        if kind == _SHT_DYNSYM and link < len(sections):
             text = _read(file, *sections[link][4:6])
             for name, _, _, _, address, _ in struct.iter_unpack(f"{order}IBBHQQ", _read(file, offset, size)):
                 yield text[name : text.find(b"\0", name)], address

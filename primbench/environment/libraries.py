@@ -108,7 +108,7 @@ def libraries(root: Path, pid: int = 0) -> dict[str, list[Library]]:
     The interpreter's own modules are left out; those of packages have names such as numpy/linalg/_umath_linalg.
     """
     found: dict[str, set[str]] = {}
-    for path in _mapped(root, pid):
+    for path in mapped(root, pid):
         if _OF_THE_STANDARD_LIBRARY not in path:
             found.setdefault(utf8(_name_of(path)), set()).add(path)
     return {
@@ -116,7 +116,7 @@ def libraries(root: Path, pid: int = 0) -> dict[str, list[Library]]:
     }
 
 
-def _mapped(root: Path, pid: int) -> list[str]:
+def mapped(root: Path, pid: int) -> list[str]:
     """Files of code, of whatever names, by their paths in the process's own root."""
     found: dict[str, bool] = {}
     for line in filter(None, os.fsdecode((folder_of(root, pid) / "maps").read_bytes()).split("\n")):
@@ -160,15 +160,13 @@ def _version_in(path: str) -> str:
 
 def preloads(root: Path, pid: int = 0) -> dict[str, list[Library]]:
     """The file or variable that names them -> libraries before all others, of those that are mapped."""
-    mapped, own_root = _mapped(root, pid), root_of(root, pid)
+    files, own_root = mapped(root, pid), root_of(root, pid)
     return {
         where: found
         for where, entries in _asked_first(own_root, environ_of(root, pid))
         if (
             found := [
-                _library(path, own_root)
-                for path in mapped
-                if any(_is_named(path, entry, own_root) for entry in entries)
+                _library(path, own_root) for path in files if any(_is_named(path, entry, own_root) for entry in entries)
             ]
         )
     }
