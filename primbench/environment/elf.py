@@ -96,7 +96,7 @@ def section(file: BinaryIO, name: str) -> tuple[int, int] | None:
     except struct.error:
         raise ValueError(f"{file.name} ends before its tables do") from None
     wanted = name.encode() + b"\0"
-    return next((each[4:6] for each in sections if text[each[0] : each[0] + len(wanted)] == wanted), None)
+    return next(((each[4], each[5]) for each in sections if text[each[0] : each[0] + len(wanted)] == wanted), None)
 
 
 def _sections(file: BinaryIO, order: str) -> list[tuple[int, ...]]:

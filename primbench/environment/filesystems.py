@@ -66,14 +66,15 @@ def access_times(root: Path, pid: int = 0) -> dict[str, str]:
     mounts = read_mounts(root, pid)
     if not any(_noted(mount) != STRICTLY for mount in mounts):
         return {}
-    folders = _folders_of(root, pid) if pid else _folders()
-    found = {what: holding(mounts, folder) for what, folder in folders if _is_read(what)}
+    found = {what: holding(mounts, folder) for what, folder in read_folders(root, pid)}
     return {what: _noted(mount) for what, mount in found.items() if mount}
 
 
-def _is_read(what: str) -> bool:
-    """While it is timed, as far as is known."""
-    return what in (TEMPORARY_FILES, "Python") or what.startswith(FILES_OF)
+def read_folders(root: Path, pid: int = 0, *others: str) -> list[tuple[str, str]]:
+    """What a folder is for, and where it is, of others and those read while it is timed, as far as is known."""
+    folders = _folders_of(root, pid) if pid else _folders()
+    wanted = (TEMPORARY_FILES, "Python", *others)
+    return [(what, folder) for what, folder in folders if what in wanted or what.startswith(FILES_OF)]
 
 
 def _noted(mount: Mount) -> str:

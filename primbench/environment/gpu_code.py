@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+from functools import partial
 from typing import TYPE_CHECKING
 
 from primbench.environment import elf
@@ -36,7 +37,7 @@ def gpu_code(root: Path, pid: int = 0) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for path in mapped(root, pid):
         file = root_of(root, pid) / path.lstrip("/")
-        if code := attempt({}, "", lambda file=file: architectures(file)):
+        if code := attempt({}, "", partial(architectures, file)):
             found[utf8(os.path.basename(path))] = code
     return found
 

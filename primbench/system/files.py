@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 class Mount(NamedTuple):
     """proc(5), of a line of mountinfo. source: what of the file system is mounted. options: of the file system;
-    own_options: of this mount of it, such as "rw,relatime".
+    own_options: of this mount of it, such as "rw,relatime". device: major and minor number, "8:1".
     """
 
     source: str
@@ -34,6 +34,7 @@ class Mount(NamedTuple):
     kind: str
     options: str
     own_options: str = ""
+    device: str = ""
 
 
 def trimmed(text: str) -> str:
@@ -144,7 +145,8 @@ def _mounts(text: bytes, wanted: bytes) -> tuple[Mount, ...]:
         fields = before.split(b" ")
         source, point = map(_path, fields[3:5])
         found, _, options = after.decode(errors="backslashreplace").split(" ", 2)
-        mounts.append(Mount(source, point, found, options, fields[5].decode(errors="backslashreplace")))
+        own_options, device = (fields[at].decode(errors="backslashreplace") for at in (5, 2))
+        mounts.append(Mount(source, point, found, options, own_options, device))
     return tuple(mounts)
 
 

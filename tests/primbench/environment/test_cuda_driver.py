@@ -37,7 +37,15 @@ def needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.skip("a library is compiled: apt-get install gcc")
     (tmp_path / "driver.c").write_text(DRIVER)
     name = "libcuda.so.1"
-    built = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", tmp_path / name, tmp_path / "driver.c"]
+    built: list[str | Path] = [
+        compiler,
+        "-shared",
+        "-fPIC",
+        f"-Wl,-soname,{name}",
+        "-o",
+        tmp_path / name,
+        tmp_path / "driver.c",
+    ]
     subprocess.run(built, check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.setenv("NEEDED", str(tmp_path / "nvidia-uvm"))
