@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 STRICTLY = "strictatime"
 """Each time, where others note it once a day or never."""
 WORKING_FOLDER, SHARED_MEMORY, TEMPORARY_FILES = "working folder", "shared memory", "temporary files"
+LOADED_FROM = (TEMPORARY_FILES, "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+"""What torch and Triton compile for CPUs, or to launch kernels, is a shared library in one of these."""
 FILES_OF = "files of "
 """The name of a package follows: no matter where one place alone has it."""
 NETWORK_LIKE = ("fuse", "nfs", "9p", "virtiofs", "lustre", "ceph", "gpfs", "beegfs", "cifs", "smb3")
@@ -116,6 +118,14 @@ def _attributes(mount: Mount, folder: Path) -> list[str]:
     finally:
         os.close(opened)
     return [word for bit, word in _ATTRIBUTES.items() if found & bit]
+
+
+def noexec(root: Path, pid: int = 0) -> list[str]:
+    """Which of the folders that compiled code is loaded from are mounted noexec, so that none can be (mount(8))."""
+    mounts = read_mounts(root, pid)
+    folders = dict(_folders_of(root, pid) if pid else _folders())
+    held = {what: holding(mounts, folders[what]) for what in LOADED_FROM if what in folders}
+    return [what for what, mount in held.items() if mount and "noexec" in mount.own_options.split(",")]
 
 
 def far_mounts(root: Path, pid: int = 0) -> dict[str, str]:

@@ -13,7 +13,7 @@ from primbench.watching.calls import ENTRY_POINTS, Calls, a_second, summed
 from primbench.watching.gpus import GpuUse, together
 from primbench.watching.moment import is_forked
 from primbench.watching.neighbours import Neighbour
-from primbench.watching.threads import LEAST_WANTED, ThreadUse, Unlisted, by_cpus, listed, unlisted, with_cpus
+from primbench.watching.threads import LEAST_WANTED, ThreadUse, Unlisted, by_cpus, listed, placed, unlisted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -112,7 +112,7 @@ def between(before: Moment, after: Moment, began_s: float) -> Stretch:
     """began_s: when watching began."""
     used = list(_threads(before, after))
     duration_s = after.time_s - before.time_s
-    wanting = [with_cpus(each) for each, *_ in used if each.wanted_s > LEAST_WANTED * duration_s]
+    wanting = [placed(each) for each, *_ in used if each.wanted_s > LEAST_WANTED * duration_s]
     shown = listed(wanting)
     return Stretch(
         time_s=after.time_s - began_s,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from primbench.environment.threads import policy_of
 from primbench.quantities import Seconds, Whole
 from primbench.system.files import attempt
 
@@ -33,6 +34,10 @@ class ThreadUse(msgspec.Struct, frozen=True, kw_only=True):
     waited_s: Seconds
     cpus: list[Whole] | None
     is_forked: bool = False
+    niceness: int | None = None
+    """From -20, the first to come, to 19, the last, within its policy; None where it ended before it was asked."""
+    scheduling: str | None = None
+    """Its policy, such as "other" or "idle"; None as of ``niceness``."""
 
     @property
     def wanted_s(self) -> float:
@@ -47,8 +52,15 @@ class Unlisted(msgspec.Struct, frozen=True, kw_only=True):
     wanted_s: Seconds
 
 
-def with_cpus(thread: ThreadUse) -> ThreadUse:
-    return replace(thread, cpus=attempt({}, "", lambda: sorted(os.sched_getaffinity(thread.number))))
+def placed(thread: ThreadUse) -> ThreadUse:
+    """The same with where it may run, and how it comes to do so."""
+    number = thread.number
+    return replace(
+        thread,
+        cpus=attempt({}, "", lambda: sorted(os.sched_getaffinity(number))),
+        niceness=attempt({}, "", lambda: os.getpriority(os.PRIO_PROCESS, number)),
+        scheduling=attempt({}, "", lambda: policy_of(number)),
+    )
 
 
 def by_cpus(threads: Iterable[ThreadUse | Unlisted]) -> dict[tuple[int, ...] | None, Unlisted]:

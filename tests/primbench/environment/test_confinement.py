@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from primbench.environment import confinement
+from primbench.environment import confinement, costs
 from primbench.environment.filesystems import filesystems, steps_to_temporary_files
 from primbench.environment.fingerprint import Environment
 
@@ -121,12 +121,34 @@ def test_system_calls_answer(look: Look) -> None:
         assert getattr(found, name) in ("allowed", "EPERM", "ENOSYS", "EACCES")
 
 
+def test_several_system_calls_are_timed_by_name() -> None:
+    found = costs.calls_s(Path("/"))
+    assert {"mmap", "clone", *(["futex"] if os.uname().machine in costs.FUTEX else [])} == found.keys()
+    assert min(found.values()) > 0
+
+
+def test_what_is_compiled_in_a_folder_mounted_noexec_cannot_be_loaded(tmp_path: Path) -> None:
+    tell = (
+        "from pathlib import Path; from primbench.environment.filesystems import noexec as ask; print(*ask(Path('/')))"
+    )
+    mount = 'mount -t tmpfs -o "$1" none "$2" && exec "$3" -c "$4"'
+    told = []
+    for options in ("noexec", "exec"):
+        command = ["unshare", "-rm", "sh", "-c", mount, "sh", options, str(tmp_path), sys.executable, tell]
+        environment = {**os.environ, "TMPDIR": str(tmp_path), "TRITON_CACHE_DIR": "/"}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        if done.returncode:
+            pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
+        told.append(done.stdout.strip())
+    assert ["temporary files TORCHINDUCTOR_CACHE_DIR", ""] == told
+
+
 # Tells of itself, once it is told to go on.
 TELL = """
 import msgspec, pathlib
 print(flush=True)
 input()
-from primbench.environment import confinement
+from primbench.environment import confinement, costs
 found = confinement.collect(pathlib.Path("/"))
 print(msgspec.json.encode([found.tracer, found.watchers, found.system_call_s, found.missing]).decode())
 """
