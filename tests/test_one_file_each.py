@@ -72,7 +72,7 @@ def launch(arm, folder, command, *, gpus):
 
 RUNTIME = Runtime(
     rank=5,
-    settings=frozenset({"variables"}),
+    mechanisms=frozenset({"surroundings"}),
     found=found,
     launch=launch,
     signs=Signs(variables=("SESSION_OF_ITS_OWN",)),

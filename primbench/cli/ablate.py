@@ -15,6 +15,7 @@ from primbench.cli.options import GroupedCommand, grouped
 from primbench.cli.outputs import check_outputs, publish
 from primbench.cli.resuming import resuming
 from primbench.cli.study import (
+    ADD,
     DEFAULT_SIZES,
     carry_out,
     entries_of_study,
@@ -24,11 +25,12 @@ from primbench.cli.study import (
 )
 from primbench.experiments import ablation
 from primbench.registry import primitives
+from primbench.spec.values import OneOf
 from primbench.system.files import attempt
 from primbench.workers.protocol import Start
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from primbench.compare.comparison import Comparison
     from primbench.compare.gate import Gate
@@ -76,10 +78,9 @@ def _asked(values: Mapping[str, Any]) -> Study:
     study = study_of([ablation.HOST, base], entries, design_of(values), title=title)
     start = Start(backend=study.cases[0].backend, device=study.cases[0].device)
     left_out: dict[str, str] = {}
-    cpuset = attempt(left_out, ablation.FAR_CPUS, lambda: ablation.far_cpus(study.cases[0].device))
-    added = ablation.ingredients(
-        values["runtime"], no_new_privileges=values["no_new_privileges"], cpus=values["quota"], cpuset=cpuset or ()
-    )
+    far = attempt(left_out, ablation.FAR_CPUS, lambda: ablation.far_cpus(study.cases[0].device))
+    beyond = {row.field: values.get(f"{ADD}{row.field}") for row in ablation.BEYOND.values()}
+    added = ablation.ingredients(values["runtime"], **{**beyond, ablation.BEYOND[ablation.FAR_CPUS].field: far})
     arms, refused = ablation.build_up(base, added, lambda arm: _refusal(arm, start, quiet=values["quiet"]))
     notes = [f"left out: {name}: {reason}" for name, reason in (refused | left_out).items()]
     for note in notes[: len(refused)]:
@@ -98,6 +99,16 @@ def _refusal(arm: Arm, start: Start, *, quiet: bool) -> str | None:
     return ablation.refusal_of(arm, start)
 
 
+def _beyond() -> Iterator[click.Option]:
+    """One for each ingredient that a container has only when it is asked to."""
+    for row in ablation.BEYOND.values():
+        how: dict[str, Any] = {"type": click.FloatRange(LEAST_CPUS), "metavar": "N"}
+        if isinstance(row.parse, OneOf):
+            how = {"is_flag": True, "flag_value": "yes", "default": None}
+        if row.ingredient and row.ingredient.asked:
+            yield grouped("Container", f"--{row.key}", f"{ADD}{row.field}", help=row.ingredient.asked, **how)
+
+
 command = GroupedCommand(
     "ablate",
     callback=_run,
@@ -106,10 +117,7 @@ command = GroupedCommand(
                 show_default=True, help="Whose defaults the container gets; it need not be installed."),
         grouped("Container", "--runner", type=click.Choice(ablation.runners()),
                 help="What starts it. Default: what the runtime itself uses, where it works here, else the other."),
-        grouped("Container", "--no-new-privileges", is_flag=True,
-                help="Add the no_new_privs flag as an ingredient, too."),
-        grouped("Container", "--cpus", "quota", type=click.FloatRange(LEAST_CPUS), metavar="N",
-                help="Add a quota of so many CPUs' time, too."),
+        *_beyond(),
         *study_options(),
     ],
     help="Add one ingredient of a container after the other, and say what each costs.\n\n"

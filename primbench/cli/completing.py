@@ -70,7 +70,8 @@ def _keys(runtime: str) -> list[str]:
 
 def _values(key: str) -> list[str]:
     """Each KEY=VALUE that there is, of a key whose values are few."""
-    from primbench.spec.settings import FIELDS, PLACEMENT, OneOf
+    from primbench.spec.settings import FIELDS, PLACEMENT
+    from primbench.spec.values import OneOf
 
     setting = (FIELDS | PLACEMENT).get(key)
     return [f"{key}={word}" for word in setting.parse.words] if setting and isinstance(setting.parse, OneOf) else []

@@ -74,10 +74,11 @@ PLACES = ("numa_node", "cpu_node", "cpu_kind", "mem_nodes", "mem_policy", "cpus"
 """Options that arms have instead."""
 BEGUN_WITH = {
     "suite", "itself", "other_builds", "primitives", "sizes", "device", "backends", "cache", "pairing",
-    "max_noise", "min_time", "max_time", "seed", "check", "output", "labels", "runtime", "runner", "no_new_privileges",
-    "quota", "beside",
+    "max_noise", "min_time", "max_time", "seed", "check", "output", "labels", "runtime", "runner", "beside",
 }  # fmt: skip
 """What a results file keeps, and --resume does not take anew."""
+ADD = "add_"
+"""Before the name of a setting: of options that are no less."""
 HOST = Arm(name="host")
 
 Show = Callable[[Results, Comparison, Mapping[str, Any], Gate], None]
@@ -215,7 +216,7 @@ def refuse_beside_resume() -> None:
     context = click.get_current_context()
     for parameter in context.command.params:
         name = str(parameter.name)
-        if name in BEGUN_WITH and is_typed(name):
+        if (name in BEGUN_WITH or name.startswith(ADD)) and is_typed(name):
             word = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
             raise InvalidRequest(f"{word} and --resume: a study goes on with the arms and cases it was begun with")
 

@@ -11,7 +11,7 @@ from primbench.compare.suspect import OF_UNKNOWN_EFFECT, Suspect
 from primbench.doctor.against import by_cause, in_words, short
 from primbench.doctor.table import causes, leading
 from primbench.environment.comparable import meaning_of
-from primbench.spec.arm import RULE_OF_SETTING
+from primbench.spec.settings import SETTINGS
 from primbench.system.meaning import Layer
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def by_settings(beside: Beside) -> Iterator[Suspect]:
     """What the arms ask for in unequal ways and moves such results, where no change tells of it."""
     changes = changes_of({"": beside.differing}, *get_args(Layer)) if beside.differing else []
     for field, words in settings(beside.baseline, beside.side, changes):
-        cause = causes().get(RULE_OF_SETTING[field] or "")
+        cause = causes().get(SETTINGS[field].rule or "")
         if cause is not None and beside.comes_under(cause):
             lead, about = leading(cause), (of_setting(field),)
             most, title = beside.most(lead), str(cause.title)

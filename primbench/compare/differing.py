@@ -11,8 +11,8 @@ from primbench.compare.effects import changes_of
 from primbench.doctor.against import in_words
 from primbench.environment.comparable import meaning_of
 from primbench.environment.configuration import is_told_by_what_it_gives
-from primbench.spec.arm import HOST_IMAGE, RULE_OF_SETTING, SETTING_KEYS
-from primbench.spec.arm import in_words as setting_in_words
+from primbench.spec.arm import is_set
+from primbench.spec.settings import SETTINGS, showing
 from primbench.system.files import format_cpu_list
 from primbench.system.meaning import FactId, Layer
 
@@ -22,12 +22,9 @@ if TYPE_CHECKING:
     from primbench.compare.sides import Side
     from primbench.environment.difference import Change, Difference
     from primbench.spec.arm import Arm
+    from primbench.spec.setting import Setting
 
 MOST_OF_A_LIST = 4
-# By themselves, and by what is found there.
-_TOLD_OTHERWISE = {
-    "variables", "host", "node", "python", "ssh_config", "runtime_there", "context", "namespace", "selector",
-}  # fmt: skip
 _NAMESPACES = ("confinement", "namespaces")
 _VARIABLES = ("software", "variables")
 _PRELOADS = ("software", "preloads")  # named by the variables that put them first
@@ -40,7 +37,7 @@ def differing(baseline: Side, side: Side, found: Mapping[str, Difference]) -> li
     return [
         *(_of_change(change, baseline, side) for change in [*changes, *_varying_variables(found, baseline, side)]),
         *(
-            Differing(words=words, about=of_setting(field), is_known=RULE_OF_SETTING[field] is not None)
+            Differing(words=words, about=of_setting(field), is_known=SETTINGS[field].rule is not None)
             for field, words in settings(baseline, side, changes)
         ),
         *(
@@ -105,17 +102,15 @@ def settings(baseline: Side, side: Side, changes: Sequence[Change]) -> Iterator[
     """
     if baseline.arm is None or side.arm is None:
         return
-    told = {*_TOLD_OTHERWISE, *(meaning_of(change.field).set_by for change in changes)}
-    for field, key in SETTING_KEYS.items():
-        here, there = (_setting(arm, field) for arm in (baseline.arm, side.arm))
-        if field not in told and here != there:
-            yield field, f"{key} is {here} in {baseline.name} and {there} in {side.name}"
+    told = {showing(change.field) for change in changes}
+    for field, row in SETTINGS.items():
+        here, there = (_setting(arm, row) for arm in (baseline.arm, side.arm))
+        if not row.is_place and field not in told and here != there:
+            yield field, f"{row.key} is {here} in {baseline.name} and {there} in {side.name}"
 
 
-def _setting(arm: Arm, field: str) -> str:
-    if getattr(arm, field) in (None, (), {}, HOST_IMAGE if field == "image" else None):
-        return "not set"
-    return setting_in_words(arm, field).partition("=")[2]
+def _setting(arm: Arm, row: Setting) -> str:
+    return row.write(getattr(arm, row.field)) if is_set(arm, row) else "not set"
 
 
 def set_variables(baseline: Side, side: Side) -> Iterator[tuple[str, str]]:

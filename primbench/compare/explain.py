@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -20,71 +20,21 @@ from primbench.compare.neighbour import evidence_beside, noise_beside
 from primbench.compare.refused import refusals
 from primbench.compare.sides import Side, identity
 from primbench.compare.stopped import stopped
-from primbench.environment.comparable import meaning_of
 from primbench.errors import InvalidRequest
 from primbench.results.metrics import METRICS
 from primbench.runtimes.table import known, settable
-from primbench.spec.arm import HOST_IMAGE, RULE_OF_SETTING, Arm, format_arm, words_of
+from primbench.spec.arm import HOST_IMAGE, Arm, format_arm, words_of
+from primbench.spec.setting import WAITING
+from primbench.spec.settings import SETTINGS, showing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from primbench.compare.suspect import Suspect
     from primbench.doctor.finding import Activity
     from primbench.environment.difference import Difference
 
 MOST_ARMS = 3  # that one suggested experiment adds
-
-
-class Ablation(NamedTuple):
-    """parts: what a setting of an arm can move. setting: its field, which ``Meaning.set_by`` names where it shows.
-
-    without: an arm's settings without the difference.
-    """
-
-    parts: tuple[Activity, ...]
-    setting: str
-    without: Callable[[Arm], dict[str, Any]]
-
-
-WAITING_PARTS: tuple[Activity, ...] = ("launch", "everything on the CPU")
-CPU_PARTS: tuple[Activity, ...] = (*WAITING_PARTS, "copy", "collective")
-FILE_PARTS: tuple[Activity, ...] = ("start-up", "data loading")
-
-
-def _network_of_host(arm: Arm) -> dict[str, Any]:
-    """Nothing of what starts on a host, which has it: what took itself out of it by a program of its own still does."""
-    is_far = known()[arm.runtime].reached_by is not None
-    on_host = ((arm.runtime_there or "host") if is_far else arm.runtime) == "host"
-    return {} if on_host and arm.network is None else {"network": "host"}
-
-
-ABLATIONS = (
-    Ablation(CPU_PARTS, "cpus", lambda arm: {"cpus": None}),
-    Ablation(CPU_PARTS, "cpuset", lambda arm: {"cpuset": None}),
-    Ablation(CPU_PARTS, "mems", lambda arm: {"mems": None}),
-    Ablation(CPU_PARTS, "memory_bytes", lambda arm: {"memory_bytes": None}),
-    Ablation((*CPU_PARTS, *FILE_PARTS), "niceness", lambda arm: {"niceness": None}),
-    Ablation((*CPU_PARTS, *FILE_PARTS), "cpu_weight", lambda arm: {"cpu_weight": None}),
-    Ablation((*WAITING_PARTS, *FILE_PARTS), "processes_max", lambda arm: {"processes_max": None}),
-    Ablation(FILE_PARTS, "open_files", lambda arm: {"open_files": None}),
-    Ablation(FILE_PARTS, "read_bytes_per_s", lambda arm: {"read_bytes_per_s": None}),
-    Ablation(
-        ("collective",), "shm_bytes",
-        lambda arm: {"shm_bytes": None if arm.ipc == "host" else 2**30},  # ipc=host: it cannot be set
-    ),
-    Ablation(CPU_PARTS, "seccomp", lambda arm: {"seccomp": "unconfined"}),
-    Ablation(
-        ("copy", "everything on the CPU"), "cap_add",
-        lambda arm: {"cap_add": tuple(dict.fromkeys((*arm.cap_add, "SYS_NICE")))},
-    ),
-    Ablation(FILE_PARTS, "root", lambda arm: {"root": "bind" if arm.root == "overlay" else arm.root}),
-    Ablation(FILE_PARTS, "tmpfs", lambda arm: {"tmpfs": ()}),
-    Ablation(FILE_PARTS, "fuse_overlay", lambda arm: {"fuse_overlay": ()}),
-    Ablation((*CPU_PARTS, *FILE_PARTS), "preload", lambda arm: {"preload": None}),
-    Ablation(("collective",), "ipc", lambda arm: {"ipc": "host", "shm_bytes": None}),
-    Ablation(("collective",), "network", _network_of_host),
-)  # fmt: skip
 
 
 def explained(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
@@ -130,7 +80,7 @@ def _by_places(
     parts, seen = _parts(case), _seen(case, baseline, side)
     if case.is_untellable or not (parts or waiting(seen)):
         return None
-    can_move = parts or WAITING_PARTS
+    can_move: Sequence[Activity] = parts or WAITING
     found = causes(
         Beside(
             case=case,
@@ -231,13 +181,13 @@ def _without(compared: ArmComparison, arm: Arm, parts: Sequence[Activity]) -> It
             yield replace(arm, image=HOST_IMAGE)
         return
     may_differ = _differing(compared) & settable(arm)
-    for ablation in ABLATIONS:
-        if ablation.setting in may_differ and not set(parts).isdisjoint(ablation.parts):
-            yield replace(arm, **ablation.without(arm))
+    for field, row in SETTINGS.items():
+        if row.without and field in may_differ and not set(parts).isdisjoint(row.moves):
+            yield replace(arm, **row.without(arm))
 
 
 def _differing(compared: ArmComparison) -> set[str | None]:
     """The settings of arms that can have brought a difference about."""
     changes = changes_of(compared.differences, "stack", "limits", "confinement")
-    unseen = {field for field, rule in RULE_OF_SETTING.items() if rule is not None}  # which no change shows
-    return {meaning_of(change.field).set_by for change in changes} | unseen
+    unseen = {field for field, row in SETTINGS.items() if row.rule is not None}  # which no change shows
+    return {showing(change.field) for change in changes} | unseen

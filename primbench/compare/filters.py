@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from primbench.compare.suspect import Suspect
-from primbench.runtimes.oci import names_a_file
+from primbench.spec.settings.confinement import names_a_file
 from primbench.units import format_time
 
 if TYPE_CHECKING:

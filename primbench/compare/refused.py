@@ -10,7 +10,7 @@ from primbench.compare.differing import of_setting, settings
 from primbench.compare.suspect import Suspect
 from primbench.doctor.against import by_cause, in_words, short
 from primbench.doctor.table import causes
-from primbench.spec.arm import RULE_OF_SETTING
+from primbench.spec.settings import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def _different(case: CaseComparison, differing: Difference | None, baseline: Sid
     one, other = f"in {baseline.name}", f"in {side.name}"
     return [
         *(Suspect(in_words(each, one, other), cause=cause, about=(each.field,)) for cause, each in found),
-        *(Suspect(words, cause=RULE_OF_SETTING[field] or "", about=(of_setting(field),)) for field, words in asked),
+        *(Suspect(words, cause=SETTINGS[field].rule or "", about=(of_setting(field),)) for field, words in asked),
     ]
 
 

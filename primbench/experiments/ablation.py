@@ -19,6 +19,7 @@ from primbench.errors import BackendUnavailable, InvalidRequest, PrimbenchError
 from primbench.numa.scan import memory_nodes, node_of_pci
 from primbench.runtimes.table import known
 from primbench.spec.arm import Arm
+from primbench.spec.settings import SETTINGS
 from primbench.system import nvml
 from primbench.system.files import format_cpu_list
 from primbench.workers.process import WorkerProcess
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
 
 HOST = Arm(name="host")
 BARE, BARE_IN_GROUP = "namespaces", "namespaces and control group"
-NO_NEW_PRIVILEGES, QUOTA, FAR_CPUS = "no new privileges", "CPU quota", "CPUs of another node"
-BEYOND = (NO_NEW_PRIVILEGES, QUOTA, FAR_CPUS)
+PARTS = sorted(((row.ingredient, row) for row in SETTINGS.values() if row.ingredient), key=lambda pair: pair[0].rank)
+BEYOND = {part.name: row for part, row in PARTS if part.usual is None}
 """Ingredients that a container has only when it is asked to."""
+FAR_CPUS = next(name for name, row in BEYOND.items() if ("limits", "cpus_allowed") in row.shows)
 
 
 def engines() -> dict[str, Engine]:
@@ -57,41 +59,19 @@ class Ingredient(NamedTuple):
 
 def bare(runner: str) -> Arm:
     """The least of a container, to which ingredients are added: mount, pid and uts namespaces alone."""
-    return Arm(
-        name=BARE,
-        runtime=runner,
-        cgroup="host",
-        seccomp="unconfined",
-        cap_add=("ALL",),
-        ipc="host",
-        network="host",
-        root="bind",
-        no_new_privileges="no",
-    )
+    return Arm(name=BARE, runtime=runner, **{row.field: part.bare for part, row in PARTS})
 
 
-def ingredients(
-    engine: str,
-    *,
-    no_new_privileges: bool = False,
-    cpus: float | None = None,
-    cpuset: Sequence[int] = (),
-) -> list[Ingredient]:
-    """What an engine adds to that without options, and what was asked for beyond. cpus: a quota, in CPUs' worth."""
-    beyond: dict[str, dict[str, Any]] = {
-        NO_NEW_PRIVILEGES: {"no_new_privileges": "yes"} if no_new_privileges else {},
-        QUOTA: {"cpus": cpus} if cpus is not None else {},
-        FAR_CPUS: {"cpuset": tuple(cpuset)} if cpuset else {},
-    }
-    return [
-        Ingredient("control group", {"cgroup": "private"}),
-        Ingredient("seccomp", {"seccomp": engine}),
-        Ingredient("fewer capabilities", {"cap_add": ()}),
-        Ingredient("ipc and small shm", {"ipc": "private", "shm_bytes": engines()[engine].shm_bytes}),
-        Ingredient("network", {"network": "none"}),
-        Ingredient("overlay root", {"root": "overlay"}),
-        *(Ingredient(name, changes) for name, changes in beyond.items() if changes),
-    ]
+def ingredients(engine: str, **asked: Any) -> list[Ingredient]:
+    """What an engine adds to that without options, and what is asked for beyond, by the fields of settings."""
+    shm_bytes = engines()[engine].shm_bytes
+    found: dict[str, dict[str, Any]] = {}
+    for part, row in PARTS:
+        if part.usual is not None:
+            found.setdefault(part.name, {})[row.field] = part.usual(engine, shm_bytes)
+        elif asked.get(row.field):
+            found[part.name] = {row.field: asked[row.field]}
+    return [Ingredient(name, changes) for name, changes in found.items()]
 
 
 def is_one(study: Study) -> bool:
@@ -156,8 +136,8 @@ def build_up(
     left_out: dict[str, str] = {}
     if reason := refusal(base):
         left_out["namespaces without a control group"] = reason
-        base = replace(base, name=BARE_IN_GROUP, cgroup="private")
-        added = [each for each in added if "cgroup" not in each.changes]
+        base = replace(_with(base, added[0]) if added else base, name=BARE_IN_GROUP)
+        added = added[1:]
         if reason := refusal(base):
             raise BackendUnavailable(reason)
     whole = [*itertools.accumulate(added, _with, initial=base)]

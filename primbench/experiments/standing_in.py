@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.runtimes.table import check, known
 from primbench.spec.arm import Arm
+from primbench.spec.settings.confinement import FILTER
 from primbench.workers.trial import starts_host_root, why_not
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ def _confined(arms: Iterable[Arm], works: Sequence[str]) -> list[Arm]:
         engine = known()[arm.runtime].engine
         runner = next((name for name in engine.runners if name in works), None) if engine and arm.on_host_root else None
         if runner is not None:
-            filtered = arm.seccomp or arm.runtime
-            found.append(replace(arm, runtime=runner, seccomp=filtered, name=f"{arm.runtime}-profile"))
+            filtered = {FILTER.field: getattr(arm, FILTER.field) or arm.runtime}
+            found.append(replace(arm, runtime=runner, name=f"{arm.runtime}-profile", **filtered))
     return [arm for arm in found if _is_possible(arm)]
 
 
@@ -74,4 +75,5 @@ def _is_possible(arm: Arm) -> bool:
 
 
 def _in_words(arm: Arm) -> str:
-    return f"{arm.name} ({arm.runtime}, seccomp={arm.seccomp})" if arm.seccomp else arm.name
+    name = getattr(arm, FILTER.field)
+    return f"{arm.name} ({arm.runtime}, {FILTER.said(name)})" if name else arm.name

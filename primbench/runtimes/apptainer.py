@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from primbench.errors import InvalidRequest
-from primbench.runtimes import engine, inherited
+from primbench.runtimes import engine
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, make_skeleton, read_only
 from primbench.runtimes.images.builder import DEFAULT_TAG, Builder, Request, arguments
 from primbench.runtimes.invocation import Invocation, answer, options, variables, version
@@ -30,7 +30,7 @@ def found() -> tuple[str | None, str]:
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
     """The invocation of an arm; variables are passed as APPTAINERENV_NAME, as --env splits values at commas."""
-    image, rest = str(arm.image), confinement(arm)
+    image, rest = str(arm.image), options(arm, "apptainer")
     if arm.on_host_root:
         image = str(make_skeleton(folder))
         rest += [f"--bind={bound}:{bound}:ro" for bound in read_only(arm, OF_CONTAINERS)]
@@ -43,25 +43,6 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
         worker=["apptainer", "--silent", "exec", "--cleanenv", "--no-home", "--pwd=/", *rest, image, *command],
         environment=dict(os.environ) | inside,
     )
-
-
-def confinement(arm: Arm) -> list[str]:
-    """The options that limit and confine. It has no system call filter of its own, so that only a file adds one."""
-    filtered = arm.seccomp not in (None, "default", "unconfined")
-    network = {"private": ["--net"], "none": ["--net", "--network=none"]}
-    return [
-        *options(
-            [
-                *engine.common_limits(arm),
-                ("--memory", arm.memory_bytes),
-                ("--security", f"seccomp:{arm.seccomp}" if filtered else None),
-                ("--add-caps", ",".join(f"CAP_{name}" for name in arm.cap_add) or None),
-                ("--drop-caps", ",".join(f"CAP_{name}" for name in arm.cap_drop) or None),
-            ]
-        ),
-        *network.get(str(arm.network), []),
-        *(["--ipc"] if arm.ipc == "private" else []),
-    ]
 
 
 def build(request: Request) -> list[str]:
@@ -83,7 +64,7 @@ def build(request: Request) -> list[str]:
 
 RUNTIME = Runtime(
     rank=30,
-    settings=engine.SETTINGS - {"shm_bytes", "read_bytes_per_s", "tmpfs"} | inherited.SETTINGS,
+    mechanisms=engine.MECHANISMS | {"apptainer", "process"},
     found=found,
     launch=launch,
     signs=Signs(

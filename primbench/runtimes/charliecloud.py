@@ -8,7 +8,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
-from primbench.runtimes import inherited
+from primbench.runtimes import engine
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton
 from primbench.runtimes.images.builder import Builder, Request, arguments
 from primbench.runtimes.invocation import PATH, Invocation, answer, variables, version
@@ -94,7 +94,7 @@ def size_bytes(name: str) -> int | str:
 
 RUNTIME = Runtime(
     rank=40,
-    settings=inherited.SETTINGS | {"image", "variables", "preload", "fuse_overlay"},
+    mechanisms=engine.MECHANISMS | {"process"},
     found=found,
     launch=launch,
     signs=Signs(variables=("CH_RUNNING",)),

@@ -25,9 +25,8 @@ def found(root: Path = Path("/")) -> tuple[str | None, str]:
 
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
-    """As oci.launch(); for ``cgroup=host`` crun is told to make no control groups."""
-    options = ["--cgroup-manager=disabled"] if arm.cgroup == "host" else []
-    return oci.launch(arm, folder, command, gpus=gpus, options=options)
+    """As oci.launch(); to leave no control groups, crun is told to make none."""
+    return oci.launch(arm, folder, command, gpus=gpus, leaving=["--cgroup-manager=disabled"])
 
 
-RUNTIME = Runtime(rank=60, settings=oci.SETTINGS, found=found, launch=launch, refusals=(engine.hybrid(),))
+RUNTIME = Runtime(rank=60, mechanisms=oci.MECHANISMS, found=found, launch=launch, refusals=(engine.hybrid(),))

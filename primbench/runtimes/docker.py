@@ -23,7 +23,7 @@ def found() -> tuple[str | None, str]:
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
     name = engine.new_name()
-    rest = engine.container(arm, folder, private_network="bridge", gpus=gpus, undescribed_gpus=["--gpus=all"])
+    rest = engine.container("docker", arm, folder, gpus=gpus, undescribed_gpus=["--gpus=all"])
     before, after, image = [], [engine.remove("docker", name)], arm.image
     if arm.on_host_root:
         import tarfile  # 2 ms, which every arm's start would wait for
@@ -44,7 +44,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
 
 RUNTIME = Runtime(
     rank=10,
-    settings=engine.SETTINGS,
+    mechanisms=engine.MECHANISMS | {"docker"},
     found=found,
     launch=launch,
     signs=Signs(

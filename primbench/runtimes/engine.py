@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, read_only
 from primbench.runtimes.images.builder import Builder, Request, arguments
 from primbench.runtimes.invocation import CACHES, answer, cdi_names_gpus, env_options, gpu_files, options, variables
-from primbench.runtimes.limits import read_rates, shares
 from primbench.runtimes.mounts import overlays
 from primbench.runtimes.runtime import Refusal
-from primbench.system.files import format_cpu_list
+from primbench.spec.arm import asked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,13 +22,8 @@ if TYPE_CHECKING:
 
     from primbench.spec.arm import Arm
 
-SETTINGS = frozenset(
-    {
-        "image", "cpus", "cpuset", "mems", "memory_bytes", "shm_bytes", "seccomp", "cap_add", "cap_drop", "network",
-        "ipc", "variables", "preload", "tmpfs", "fuse_overlay", "cpu_weight", "processes_max", "open_files",
-        "read_bytes_per_s",
-    }
-)  # fmt: skip
+MECHANISMS = frozenset({"image", "surroundings", "overlays"})
+"""Beside the client's own options."""
 
 NEEDS_RUNC = "crun refuses a machine whose control groups are v1 and v2 at once: use runc"
 """What to do where crun ends with words about a hybrid."""
@@ -45,40 +39,13 @@ def new_name() -> str:
     return f"primbench-{os.urandom(6).hex()}"
 
 
-def common_limits(arm: Arm) -> list[tuple[str, object]]:
-    """Options that Apptainer has, too."""
-    return [
-        ("--cpus", None if arm.cpus is None else f"{arm.cpus:.12g}"),
-        ("--cpuset-cpus", None if arm.cpuset is None else format_cpu_list(arm.cpuset)),
-        ("--cpuset-mems", None if arm.mems is None else format_cpu_list(arm.mems)),
-        ("--cpu-shares", None if arm.cpu_weight is None else shares(arm.cpu_weight)),
-        ("--pids-limit", arm.processes_max),
-    ]
-
-
-def container(
-    arm: Arm, folder: Path, *, private_network: str, gpus: bool, undescribed_gpus: Sequence[str]
-) -> list[str]:
+def container(client: str, arm: Arm, folder: Path, *, gpus: bool, undescribed_gpus: Sequence[str]) -> list[str]:
     """The options that limit and confine a container, and give it files and GPUs of the machine.
 
     undescribed_gpus: those for the GPUs of an image where no specification of the machine describes them.
     """
     return [
-        *options(
-            [
-                *common_limits(arm),
-                ("--ulimit", None if arm.open_files is None else f"nofile={arm.open_files}:{arm.open_files}"),
-                *(("--device-read-bps", f"{disk.path}:{rate}") for disk, rate in read_rates(arm)),
-                ("--memory", None if arm.memory_bytes is None else f"{arm.memory_bytes}b"),
-                ("--shm-size", None if arm.shm_bytes is None else f"{arm.shm_bytes}b"),
-                ("--security-opt", None if arm.seccomp in (None, "default") else f"seccomp={arm.seccomp}"),
-                *(("--cap-add", name) for name in arm.cap_add),
-                *(("--cap-drop", name) for name in arm.cap_drop),
-                ("--network", private_network if arm.network == "private" else arm.network),
-                ("--ipc", arm.ipc),
-                *(("--tmpfs", f"{path}:exec,mode=1777") for path in arm.tmpfs),
-            ]
-        ),
+        *options(arm, client),
         *env_options(arm, variables(arm, folder)),
         *_of_machine(arm, folder, gpus=gpus, undescribed_gpus=undescribed_gpus),
     ]
@@ -159,7 +126,8 @@ def too_few_files(raised: str) -> Refusal:
 
     def advice(arm: Arm) -> str:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        mend = raised.format(most) if arm.open_files is None else f"nofile={most} or less can be had"
+        held = [row for row, _ in asked(arm, arm.runtime) if ("limits", "open_files") in row.shows]
+        mend = f"{held[0].key}={most} or less can be had" if held else raised.format(most)
         return f"no more than {most} open files may be had here: {mend}"
 
     return Refusal(r"RLIMIT_NOFILE|rlimit type 7\b", advice)  # getrlimit(2)
@@ -176,7 +144,7 @@ def _other_files(arm: Arm) -> str | None:
 
 
 def _no_network(arm: Arm) -> str | None:
-    if arm.network == "none":
+    if "--network=none" in options(arm, arm.runtime):
         return None
     return f"a network of its own cannot be had: {arm.runtime}:network=none or network=host does without"
 

@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING
 
 from primbench.errors import InvalidRequest
-from primbench.runtimes import inherited
 from primbench.runtimes.invocation import Invocation, answer, env_options, variables, version
 from primbench.runtimes.runtime import Refusal, Runtime, Signs, no_image
 
@@ -64,7 +63,7 @@ def refuse_what_gets_lost(arm: Arm, inside: Mapping[str, str]) -> None:
 
 RUNTIME = Runtime(
     rank=50,
-    settings=inherited.SETTINGS | {"image", "variables"},
+    mechanisms=frozenset({"image", "surroundings", "process"}),
     found=found,
     launch=launch,
     signs=Signs(mount="/.lock"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.runtimes import inherited, limits, mounts
 from primbench.runtimes.invocation import Invocation, variables
 from primbench.runtimes.runtime import Runtime
 
@@ -28,9 +27,8 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
 
 RUNTIME = Runtime(
     rank=0,
-    settings=limits.SETTINGS | inherited.SETTINGS | mounts.SETTINGS | {"network", "preload", "variables"},
+    mechanisms=frozenset({"group", "process", "surroundings", "mounts", "overlays", "ranks"}),
     found=found,
     launch=launch,
     gpus="see nvidia-smi",
-    networks=("private", "overlay", "host"),
 )

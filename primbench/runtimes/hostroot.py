@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import primbench
 from primbench.errors import InvalidRequest
+from primbench.spec.arm import Arm, asked
 from primbench.system.files import read_mounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from primbench.spec.arm import Arm
 
 OF_CONTAINERS = (Path("/etc/hostname"), Path("/etc/hosts"), Path("/etc/resolv.conf"))
 """What container engines write for each container, and mount there."""
@@ -66,7 +66,7 @@ def read_only(arm: Arm, but: Iterable[Path] = ()) -> list[Path]:
     Raises InvalidRequest where such a word cannot say it.
     """
     folders = bound_folders()
-    own = {*map(Path, (*arm.tmpfs, *arm.fuse_overlay))}
+    own = {Path(each) for kind in ("mounts", "overlays") for _, paths in asked(arm, kind) for each in paths}
     points = [each for each in (*folders, *mounted_below(folders)) if each not in own.union(but)]
     for point in points:
         if re.search("[:,\n]", str(point)):

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import resource
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
+from primbench.runtimes.table import runtime_of
+from primbench.spec.arm import Arm, asked
+
 if TYPE_CHECKING:
-    from primbench.spec.arm import Arm
-
-SETTINGS = frozenset({"niceness", "open_files"})
-_SESSION = Path("/proc/self/autogroup")
-"""Where Linux shares CPUs out among sessions first, the niceness that counts beside programs of others (sched(7))."""
+    from collections.abc import Callable, Iterator
 
 
-def take(arm: Arm) -> None:
-    """Give this process what an arm asks for of these, and its session, which is to be its own.
+def of_process(arm: Arm) -> Iterator[tuple[str, Callable[[], None]]]:
+    """What an arm has a process take by itself: all that its runtime has no way of its own for, each in words.
 
-    Raises OSError or ValueError where Linux refuses it.
+    The process that calls one takes that, and raises OSError or ValueError where Linux refuses it.
     """
-    if arm.niceness is not None:
-        os.setpriority(os.PRIO_PROCESS, 0, arm.niceness)
-        if _SESSION.exists():
-            _SESSION.write_text(str(arm.niceness))
-    if arm.open_files is not None:
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (arm.open_files, max(arm.open_files, most)))
+    own = runtime_of(arm).mechanisms - {"process"}
+    for row, value in asked(arm, "process"):
+        if row.process is not None and row.mechanisms.isdisjoint(own):
+            yield row.said(value), partial(row.process, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
@@ -14,12 +15,11 @@ import msgspec
 
 from primbench.errors import InvalidRequest
 from primbench.runtimes.hostroot import caches
+from primbench.spec.arm import Arm, asked
 from primbench.spec.variables import is_for_libraries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from primbench.spec.arm import Arm
+    from collections.abc import Mapping, Sequence
 
 NAMESPACES = ("mnt", "pid", "user", "ipc", "net", "uts", "cgroup")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -62,25 +62,34 @@ def variables(arm: Arm, folder: Path, environ: Mapping[str, str] = os.environ) -
     folder: the launch's.
     """
     links = ",".join(os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES)
-    given = {name: environ[name] for name in arm.passed}
-    first = {"LD_PRELOAD": _preloaded(arm, folder, arm.preload)} if arm.preload else {}
+    found = _Variables(arm, folder, _inherited(arm, folder, environ) | {name: environ[name] for name in arm.passed})
+    for row, value in asked(arm, "surroundings"):
+        assert row.surroundings is not None
+        found.setting = row.said(value)
+        row.surroundings(found, value)
     told = {"PRIMBENCH_RUNTIME": arm.runtime, "PRIMBENCH_HOST_NAMESPACES": links}
-    return dict(sorted((_inherited(arm, folder, environ) | arm.variables | first | given | told).items()))
+    return dict(sorted((found.values | told).items()))
 
 
-def _preloaded(arm: Arm, folder: Path, library: str) -> str:
-    """A library where the worker sees it: a copy in a folder that every container on the host's root has.
+@dataclasses.dataclass
+class _Variables:
+    """As ``Surroundings`` has it. setting: the one that changes them now."""
 
-    Raises InvalidRequest where it cannot be read.
-    """
-    if os.path.exists(library) and not os.path.isfile(library):  # a device may never end
-        raise InvalidRequest(f"arm {arm.name}: preload={library}: no plain file: name a library")
-    if arm.runtime == "host" and os.path.exists(library):
-        return library
-    try:
-        return shutil.copy(library, str(caches(folder)))
-    except OSError as error:
-        raise InvalidRequest(f"arm {arm.name}: preload={library}: {error.strerror}") from None
+    arm: Arm
+    folder: Path
+    values: dict[str, str]
+    setting: str = ""
+
+    def shown(self, path: str) -> str:
+        """A copy, in a folder that all on the host's root have. Raises InvalidRequest where there is none."""
+        if os.path.exists(path) and not os.path.isfile(path):  # a device may never end
+            raise InvalidRequest(f"arm {self.arm.name}: {self.setting}: no plain file: name a library")
+        if self.arm.runtime == "host" and os.path.exists(path):
+            return path
+        try:
+            return shutil.copy(path, str(caches(self.folder)))
+        except OSError as error:
+            raise InvalidRequest(f"arm {self.arm.name}: {self.setting}: {error.strerror}") from None
 
 
 def _inherited(arm: Arm, folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
@@ -145,6 +154,7 @@ def version(text: str) -> str:
     return found[0] if found else text
 
 
-def options(pairs: Iterable[tuple[str, object]]) -> list[str]:
-    """``--name=value`` of every pair that has a value."""
-    return [f"{name}={value}" for name, value in pairs if value is not None]
+def options(arm: Arm, program: str) -> list[str]:
+    """What a program is told of an arm: ``--name=value``, or the name alone where the value is True."""
+    found = (pair for row, value in asked(arm, program) for pair in row.options[program](value))
+    return [name if value is True else f"{name}={value}" for name, value in found if value not in (None, False)]

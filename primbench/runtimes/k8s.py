@@ -9,7 +9,8 @@ import msgspec
 from primbench.runtimes import afar, host
 from primbench.runtimes.engine import new_name
 from primbench.runtimes.invocation import Invocation, answer, options, version
-from primbench.runtimes.runtime import Refusal, Runtime
+from primbench.runtimes.runtime import Refusal, Runtime, met_by
+from primbench.spec.arm import asked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,12 +18,8 @@ if TYPE_CHECKING:
 
     from primbench.spec.arm import Arm
 
-REACHED_BY = frozenset(
-    {
-        "image", "python", "context", "namespace", "node", "selector", "gpus", "cpus", "memory_bytes", "shm_bytes",
-        "seccomp", "cap_add", "cap_drop", "network", "ipc",
-    }
-)  # fmt: skip
+REACHES = frozenset({"pod", "kubectl"})
+REACHED_BY = met_by(REACHES)
 READY_WITHIN_S = 55  # image and all
 LONGEST_S = 86_400  # after which the cluster ends a pod that nobody was left to delete
 CONTAINER = "worker"
@@ -39,7 +36,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
     name, manifest = new_name(), folder / "pod.json"
     manifest.write_bytes(msgspec.json.encode(pod(arm, name)))
     order = afar.order_there(arm, REACHED_BY, command, gpus=gpus)
-    client = ["kubectl", *options([("--context", arm.context), ("--namespace", arm.namespace)])]
+    client = ["kubectl", *options(arm, "kubectl")]
     return Invocation(
         before=[
             [*client, "create", f"--filename={manifest}"],
@@ -53,62 +50,35 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
 
 def pod(arm: Arm, name: str) -> dict[str, Any]:
     """Its manifest, by the reference of the API, core/v1. Until the worker is started in it, it sleeps."""
-    asked = _resources(arm)
+    amounts: dict[str, str] = {}
     container: dict[str, Any] = {
         "name": CONTAINER,
         "image": arm.image,
         "command": [afar.python(arm), "-c", f"import time; time.sleep({LONGEST_S})"],
-        "resources": {"limits": asked, "requests": asked},  # alike: else CPUs are never the pod's own
-        "securityContext": _security(arm),
+        "resources": {"limits": amounts, "requests": amounts},  # alike: else CPUs are never the pod's own
+        "securityContext": {},
     }
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": LONGEST_S,
         "automountServiceAccountToken": False,
         "containers": [container],
-        "nodeSelector": _labels(arm),
-        "hostNetwork": arm.network == "host",
-        "hostIPC": arm.ipc == "host",
+        "nodeSelector": {},
     }
-    if arm.shm_bytes is not None:
-        container["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]
-        spec["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(arm.shm_bytes)}}]
+    for row, value in asked(arm, "pod"):
+        if row.pod is not None:
+            row.pod(spec, container, value)
     metadata = {"name": name, "labels": {"app.kubernetes.io/name": "primbench"}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _resources(arm: Arm) -> dict[str, str]:
-    asked = {
-        "cpu": None if arm.cpus is None else f"{arm.cpus:.12g}",
-        "memory": arm.memory_bytes,
-        "nvidia.com/gpu": arm.gpus,
-    }
-    return {name: str(amount) for name, amount in asked.items() if amount is not None}
-
-
-def _security(arm: Arm) -> dict[str, Any]:
-    capabilities = {"add": [*arm.cap_add], "drop": [*arm.cap_drop]}
-    found: dict[str, Any] = {"capabilities": {name: each for name, each in capabilities.items() if each}}
-    if arm.seccomp is not None:
-        of_cluster = {"default": "RuntimeDefault", "unconfined": "Unconfined"}.get(arm.seccomp)
-        of_node = {"type": "Localhost", "localhostProfile": arm.seccomp}
-        found["seccompProfile"] = {"type": of_cluster} if of_cluster else of_node
-    return found
-
-
-def _labels(arm: Arm) -> dict[str, str]:
-    """Which nodes will do."""
-    found = dict(label.split("=", 1) for label in arm.selector)
-    return found if arm.node is None else {**found, "kubernetes.io/hostname": arm.node}
-
-
 def _events(arm: Arm) -> str:
-    return " ".join(["kubectl", *options([("--context", arm.context), ("--namespace", arm.namespace)]), "get events"])
+    return " ".join(["kubectl", *options(arm, "kubectl"), "get events"])
 
 
 RUNTIME = Runtime(
     rank=82,
-    settings=host.RUNTIME.settings | REACHED_BY,
+    mechanisms=host.RUNTIME.mechanisms,
     found=found,
     launch=launch,
     refusals=(
@@ -128,6 +98,5 @@ RUNTIME = Runtime(
     ),
     gpus="ask for them by gpus=1, and see whether `kubectl describe nodes` shows nvidia.com/gpu",
     needs_image="image=NAME",
-    networks=("private", "host"),
-    reached_by=REACHED_BY,
+    reaches=REACHES,
 )

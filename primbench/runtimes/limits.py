@@ -6,22 +6,20 @@ import contextlib
 import errno
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.errors import BackendUnavailable
 from primbench.runtimes.invocation import answer
 from primbench.runtimes.leftovers import remove_groups
-from primbench.system.cgroups import USUAL_SHARES, USUAL_WEIGHT, cgroup_folders
-from primbench.system.disks import Disk, disks
-from primbench.system.files import format_cpu_list
+from primbench.spec.arm import asked
+from primbench.system.cgroups import cgroup_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from primbench.spec.arm import Arm
+    from primbench.spec.setting import Group
 
-SETTINGS = frozenset({"cpus", "cpu_weight", "cpuset", "mems", "memory_bytes", "processes_max", "read_bytes_per_s"})
-PERIOD_US = 100_000
 _PROCESSES = "cgroup.procs"
 _SUBTREE = "cgroup.subtree_control"
 _WRONG = (errno.EINVAL, errno.ERANGE, errno.ENODEV)  # errors over the value asked for, not over permissions
@@ -74,14 +72,13 @@ def _enter(groups: Sequence[_ControlGroup]) -> None:
         (group.folder / _PROCESSES).write_text("0")  # 0 is the process that writes
 
 
+def _groups(arm: Arm) -> list[tuple[Group, Any]]:
+    """What an arm asks control groups for, each with its value."""
+    return [(row.group, value) for row, value in asked(arm, "group") if row.group is not None]
+
+
 def _controllers(arm: Arm) -> list[str]:
-    return [
-        *(["cpu"] if arm.cpus is not None or arm.cpu_weight is not None else []),
-        *(["memory"] if arm.memory_bytes is not None else []),
-        *(["cpuset"] if arm.cpuset is not None or arm.mems is not None else []),
-        *(["pids"] if arm.processes_max is not None else []),
-        *(["blkio"] if arm.read_bytes_per_s is not None else []),
-    ]
+    return list(dict.fromkeys(group.controller for group, _ in _groups(arm)))
 
 
 def _make(controllers: Sequence[str], arm: Arm, name: str, root: Path, groups: list[_ControlGroup]) -> None:
@@ -138,65 +135,15 @@ def _write(path: Path, value: str) -> None:
 
 
 def _v1_limits(controller: str, arm: Arm, parent: Path, root: Path) -> list[tuple[str, str]]:
-    if controller == "blkio":
-        return [("blkio.throttle.read_bps_device", f"{disk.number} {rate}") for disk, rate in read_rates(arm, root)]
-    limits: dict[str, dict[str, object]] = {
-        "cpu": {
-            "cpu.cfs_period_us": None if arm.cpus is None else PERIOD_US,
-            "cpu.cfs_quota_us": _quota(arm),
-            "cpu.shares": None if arm.cpu_weight is None else shares(arm.cpu_weight),
-        },
-        "cpuset": {"cpuset.cpus": _list(arm.cpuset), "cpuset.mems": _list(arm.mems)},
-        "memory": {"memory.limit_in_bytes": arm.memory_bytes},
-        "pids": {"pids.max": arm.processes_max},
-    }
-    found = limits[controller]
+    of_controller = [(group, value) for group, value in _groups(arm) if group.controller == controller]
+    found = {file: str(held) for group, value in of_controller for file, held in group.v1(value, root)}
     if controller == "cpuset":  # both are empty at first, and then take no process
-        found = {file: numbers or (parent / file).read_text() for file, numbers in found.items()}
-    return _given(found)
+        found = {file: (parent / file).read_text() for file in ("cpuset.cpus", "cpuset.mems")} | found
+    return [*found.items()]
 
 
 def _v2_limits(arm: Arm, root: Path) -> list[tuple[str, str]]:
-    limits = {
-        "cpu.max": None if arm.cpus is None else f"{_quota(arm)} {PERIOD_US}",
-        "cpu.weight": arm.cpu_weight,
-        "memory.max": arm.memory_bytes,
-        "cpuset.cpus": _list(arm.cpuset),
-        "cpuset.mems": _list(arm.mems),
-        "pids.max": arm.processes_max,
-    }
-    return _given(limits) + [("io.max", f"{disk.number} rbps={rate}") for disk, rate in read_rates(arm, root)]
-
-
-def _given(values: Mapping[str, object]) -> list[tuple[str, str]]:
-    return [(name, str(value)) for name, value in values.items() if value is not None]
-
-
-def _list(numbers: Sequence[int] | None) -> str | None:
-    return None if numbers is None else format_cpu_list(numbers)
-
-
-def shares(weight: int) -> int:
-    """As v1 has a weight, and the options of engines on v2, too."""
-    return max(2, round(weight * USUAL_SHARES / USUAL_WEIGHT))
-
-
-def read_rates(arm: Arm, root: Path = Path("/")) -> list[tuple[Disk, int]]:
-    """Each disk with how many bytes a second may be read from it; none where the arm asks for no limit.
-
-    Raises BackendUnavailable where no disk is shown, and so nothing can be limited.
-    """
-    rate = arm.read_bytes_per_s
-    if rate is None:
-        return []
-    found = disks(root)
-    if not found:
-        raise BackendUnavailable(f"arm {arm.name}: read-rate: no disk is shown here (/sys/block): leave it out")
-    return [(disk, rate) for disk in found]
-
-
-def _quota(arm: Arm) -> int | None:
-    return None if arm.cpus is None else round(arm.cpus * PERIOD_US)
+    return [(file, str(held)) for group, value in _groups(arm) for file, held in group.v2(value, root)]
 
 
 def _leave(groups: list[_ControlGroup]) -> None:
@@ -225,13 +172,4 @@ def _by_systemd(arm: Arm, refusal: OSError | ValueError) -> list[str]:
 
 def properties(arm: Arm, root: Path = Path("/")) -> list[tuple[str, str]]:
     """The arm's limits as properties of a systemd unit, see systemd.resource-control(5)."""
-    limits = {
-        "CPUQuota": None if arm.cpus is None else f"{round(arm.cpus * 100)}%",
-        "CPUWeight": arm.cpu_weight,
-        "MemoryMax": arm.memory_bytes,
-        "AllowedCPUs": _list(arm.cpuset),
-        "AllowedMemoryNodes": _list(arm.mems),
-        "TasksMax": arm.processes_max,
-    }
-    rates = [("IOReadBandwidthMax", f"{disk.path} {rate}") for disk, rate in read_rates(arm, root)]
-    return _given(limits) + rates
+    return [(name, str(held)) for group, value in _groups(arm) for name, held in group.systemd(value, root)]

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 from primbench.errors import BackendUnavailable
 from primbench.runtimes.invocation import ANSWERS_WITHIN_S
 from primbench.runtimes.leftovers import clear
+from primbench.spec.arm import Arm, asked
 from primbench.system.mounting import mount_tmpfs, move, own_mounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from primbench.spec.arm import Arm
 
-SETTINGS = frozenset({"tmpfs", "fuse_overlay"})
 PROGRAM = "fuse-overlayfs"
 
 
 def overlays(arm: Arm, folder: Path) -> list[tuple[str, str]]:
     """Where fuse-overlayfs shows each folder, and at which path the worker is to see that. folder: the launch's."""
-    return [(str(folder / f"overlay-{number}" / "merged"), path) for number, path in enumerate(arm.fuse_overlay)]
+    paths = [each for _, found in asked(arm, "overlays") for each in found]
+    return [(str(folder / f"overlay-{number}" / "merged"), path) for number, path in enumerate(paths)]
 
 
 @contextlib.contextmanager
@@ -70,7 +70,8 @@ def _show(arm: Arm, merged: str, path: str) -> None:
 @contextlib.contextmanager
 def _in_place(arm: Arm, folder: Path) -> Iterator[None]:
     """Where no runtime puts them there."""
-    if arm.runtime != "host" or not (arm.tmpfs or arm.fuse_overlay):
+    in_memory = [each for _, found in asked(arm, "mounts") for each in found]
+    if arm.runtime != "host" or not (in_memory or overlays(arm, folder)):
         yield
         return
     with contextlib.ExitStack() as stack:
@@ -79,7 +80,7 @@ def _in_place(arm: Arm, folder: Path) -> Iterator[None]:
             stack.enter_context(own_mounts())
             for merged, where in overlays(arm, folder):
                 move(merged, where)
-            for where in arm.tmpfs:
+            for where in in_memory:
                 mount_tmpfs(where)
             folder.mkdir(parents=True, exist_ok=True)  # where it was hidden, by a tmpfs on /tmp
         except OSError as error:

@@ -6,6 +6,7 @@ system call filter, of which there is none unless an arm names one, and the root
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import platform
 from pathlib import Path
@@ -14,23 +15,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from primbench.errors import FileError, InvalidRequest
-from primbench.runtimes import engine, inherited, limits
+from primbench.runtimes import engine
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton, mounted_below
 from primbench.runtimes.invocation import PATH, Invocation, answer, gpu_files, variables, version
-from primbench.runtimes.limits import PERIOD_US, read_rates, shares
 from primbench.runtimes.mounts import overlays
 from primbench.runtimes.runtime import DOCKER_SHM_BYTES
-from primbench.spec.arm import Arm, settings_of
-from primbench.system.capabilities import capabilities
-from primbench.system.files import format_cpu_list, holding, read_mounts, utf8
+from primbench.spec.arm import Arm, asked
+from primbench.system.files import holding, read_mounts, utf8
 from primbench.system.inputs import opened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from primbench.system.disks import Disk
-
-SETTINGS = engine.SETTINGS | inherited.SETTINGS | {"cgroup", "root", "no_new_privileges"}
+MECHANISMS = frozenset({"oci", "image", "process", "surroundings", "overlays"})
 
 FILTERS = Path(__file__).parent / "filters"
 """The filters of Docker and Podman, each with its origin."""
@@ -62,10 +59,11 @@ def launch(
     command: Sequence[str],
     *,
     gpus: bool,
-    options: Sequence[str] = (),
-    on_create: Sequence[str] = (),
+    leaving: Sequence[str] = (),
+    hook: Sequence[str] = (),
 ) -> Invocation:
-    """options: of the runtime. on_create: a command that it runs once the container is made, before the first program.
+    """leaving: options of the runtime by which the worker stays in the control groups of who starts it. hook: the
+    command by which it gets there again, once the container is made and before its first program.
 
     Raises InvalidRequest for what there is only with an engine on top, FileError for a filter that is none.
     """
@@ -78,121 +76,129 @@ def launch(
         raise InvalidRequest(
             f"arm {arm.name}: image={arm.image}: {arm.runtime} starts a folder, named in full, or host"
         )
-    (folder / "config.json").write_bytes(
-        msgspec.json.encode(configuration(arm, folder, tree, command, name=name, on_create=on_create, gpus=gpus))
-    )
-    program = [arm.runtime, "--root", str(folder / "state"), *options]
+    container = made(arm, folder, tree, command, name=name, hook=hook, gpus=gpus)
+    (folder / "config.json").write_bytes(msgspec.json.encode(container.config))
+    program = [arm.runtime, "--root", str(folder / "state"), *(leaving if container.leaves else ())]
     return Invocation(
         worker=[*program, "run", "--bundle", str(folder), name], after=[[*program, "delete", "--force", name]]
     )
 
 
-def configuration(
-    arm: Arm, folder: Path, tree: Path, command: Sequence[str], *, name: str, on_create: Sequence[str], gpus: bool
-) -> dict[str, Any]:
-    """What config.json holds. folder: the launch's. tree: the root. Raises as ``launch`` does."""
-    _check(arm)
-    linux = _linux(arm, name, gpu_files() if gpus else [])
+def made(
+    arm: Arm, folder: Path, tree: Path, command: Sequence[str], *, name: str, hook: Sequence[str], gpus: bool
+) -> OfOci:
+    """The container of an arm, by its settings one after the other. folder: the launch's. tree: the root.
+
+    Raises as ``launch`` does.
+    """
     environment = [f"{key}={value}" for key, value in ({"PATH": PATH} | variables(arm, folder)).items()]
+    config = _plain(name, command, environment, gpu_files() if gpus else [])
+    config["root"] = {"path": str(tree), "readonly": not arm.on_host_root}
+    if not arm.on_host_root:
+        config["mounts"].append(_mount("/tmp", "tmpfs", ["nosuid", "nodev", "mode=1777"]))
+    found = OfOci(arm, config, {f"CAP_{each}" for each in _CAPABILITIES})
+    at = len(config["mounts"])  # before those of the arm's own
+    _set(found)
+    shown = _of_the_host(arm, folder, is_overlay=found.is_overlay) if arm.on_host_root else []
+    shown += [_mount(path, "bind", ["rbind", "rw"], merged) for merged, path in overlays(arm, folder)]
+    config["mounts"][at:at] = shown
+    held = sorted(found.capabilities)
+    config["process"]["capabilities"] = dict.fromkeys(("bounding", "effective", "permitted"), held)
+    if found.leaves and hook:
+        config["hooks"] = {"createRuntime": [{"path": hook[0], "args": hook, "env": environment}]}
+    return found
+
+
+def _set(container: OfOci) -> None:
+    """What the arm asks for, one setting after the other."""
+    for row, value in asked(container.arm, "oci"):
+        assert row.oci is not None
+        try:
+            row.oci(container, value)
+        except (InvalidRequest, FileError) as error:
+            raise type(error)(f"arm {container.arm.name}: {row.said(value)}: {error}") from None
+
+
+def _plain(name: str, command: Sequence[str], environment: list[str], device_files: Sequence[str]) -> dict[str, Any]:
+    """What config.json holds where nothing is asked for."""
+    devices = [_device(path) for path in device_files]
+    allowed = [
+        {"allow": True, "type": "c", "major": each["major"], "minor": each["minor"], "access": "rwm"}
+        for each in devices
+    ]
     return {
         "ociVersion": "1.0.2",
         "hostname": name,
-        "root": {"path": str(tree), "readonly": not arm.on_host_root},
-        "mounts": _mounts(arm, folder),
-        "hooks": _hooks(on_create, environment),
+        "mounts": [
+            _mount("/proc", "proc", _QUIET),
+            _mount("/dev", "tmpfs", ["nosuid", "strictatime", "mode=755", "size=65536k"]),
+            _mount("/dev/pts", "devpts", ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]),
+            _mount("/dev/mqueue", "mqueue", _QUIET),
+            _mount("/sys", "sysfs", [*_QUIET, "ro"]),
+            _mount("/sys/fs/cgroup", "cgroup", [*_QUIET, "relatime", "ro"]),
+            _mount("/dev/shm", "tmpfs", [*_QUIET, "mode=1777", f"size={DOCKER_SHM_BYTES}"]),
+        ],
+        "hooks": {},
         "process": {
             "terminal": False,
             "user": {"uid": 0, "gid": 0},
             "args": [*command],
             "cwd": "/",
             "env": environment,
-            "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), _capabilities(arm)),
-            "noNewPrivileges": arm.no_new_privileges == "yes",
-            "rlimits": _open_files(arm),
+            "noNewPrivileges": False,
+            "rlimits": [],
         },
-        "linux": linux,
+        "linux": {
+            "namespaces": [{"type": kind} for kind in ("pid", "mount", "uts", "network", "ipc")],
+            "devices": devices,
+            "resources": {"devices": [{"allow": False, "access": "rwm"}, *allowed], "cpu": {}},
+            "cgroupsPath": f"/{name}",
+            "maskedPaths": _MASKED,
+            "readonlyPaths": _READ_ONLY,
+        },
     }
 
 
-def _check(arm: Arm) -> None:
-    if arm.network == "private":
-        raise InvalidRequest(f"arm {arm.name}: network=private: {arm.runtime} sets up no network: use none or host")
-    if arm.cgroup == "host" and limits.SETTINGS & settings_of(arm).keys():
-        raise InvalidRequest(f"arm {arm.name}: cgroup=host: limits need a control group of its own: leave it out")
-    if arm.root == "overlay" and not arm.on_host_root:
-        raise InvalidRequest(f"arm {arm.name}: root=overlay: of the host's files alone: leave out image={arm.image}")
+@dataclasses.dataclass
+class OfOci:
+    """As ``Container`` has it. leaves: whether the worker is to stay in the control groups of who starts it."""
+
+    arm: Arm
+    config: dict[str, Any]
+    capabilities: set[str]
+    is_overlay: bool = False
+    leaves: bool = False
+
+    def limit(self, resource: str, **amounts: object) -> None:
+        self.config["linux"]["resources"].setdefault(resource, {}).update(amounts)
+
+    def share(self, namespace: str, *folders: str) -> None:
+        """It gets no such namespace of its own, and sees what this machine has in the folders."""
+        self.config["linux"]["namespaces"].remove({"type": namespace})
+        for folder in folders:
+            self.mount(folder).update(_bind(folder, "rw"))
+
+    def mount(self, point: str) -> dict[str, Any]:
+        found: dict[str, Any] = next(each for each in self.config["mounts"] if each["destination"] == point)
+        return found
+
+    def filter_by(self, name: str) -> None:
+        if name != "unconfined":
+            self.config["linux"]["seccomp"] = _filter(self.arm, name)
+
+    def leave_groups(self) -> None:
+        if any(asked(self.arm, "group")):
+            raise InvalidRequest("limits need a control group of its own: leave it out")
+        self.mount("/sys/fs/cgroup").update(_bind("/sys/fs/cgroup", "ro"))
+        self.leaves = True
 
 
-def _linux(arm: Arm, name: str, device_files: Sequence[str]) -> dict[str, Any]:
-    """The part that only Linux has."""
-    separate = ["pid", "mount", "uts"]
-    separate += [] if arm.network == "host" else ["network"]
-    separate += [] if arm.ipc == "host" else ["ipc"]
-    devices = [_device(path) for path in device_files]
-    found: dict[str, Any] = {
-        "namespaces": [{"type": kind} for kind in separate],
-        "devices": devices,
-        "resources": _resources(arm, devices),
-        "cgroupsPath": f"/{name}",
-        "maskedPaths": _MASKED,
-        "readonlyPaths": _READ_ONLY,
-    }
-    if arm.seccomp not in (None, "unconfined"):
-        found["seccomp"] = _filter(arm)
-    return found
-
-
-def _hooks(on_create: Sequence[str], environment: list[str]) -> dict[str, Any]:
-    if not on_create:
-        return {}
-    return {"createRuntime": [{"path": on_create[0], "args": on_create, "env": environment}]}
-
-
-def _capabilities(arm: Arm) -> list[str]:
-    """The capabilities of an arm, combined as Docker does: ALL is added or dropped first, then single ones."""
-    held = {f"CAP_{each}" for each in _CAPABILITIES}
-    if "ALL" in arm.cap_add:
-        held = {*capabilities(Path("/"))}
-    if "ALL" in arm.cap_drop:
-        held = set()
-    added, dropped = ({f"CAP_{each}" for each in named if each != "ALL"} for named in (arm.cap_add, arm.cap_drop))
-    return sorted((held | added) - dropped)
-
-
-def _open_files(arm: Arm) -> list[dict[str, Any]]:
-    """Programs in Go raise the limit that they inherit, and hand that on."""
-    limit = arm.open_files
-    return [] if limit is None else [{"type": "RLIMIT_NOFILE", "soft": limit, "hard": limit}]
-
-
-def _mounts(arm: Arm, folder: Path) -> list[dict[str, Any]]:
-    shm = _mount("/dev/shm", "tmpfs", [*_QUIET, "mode=1777", f"size={arm.shm_bytes or DOCKER_SHM_BYTES}"])
-    if arm.ipc == "host":
-        shm = _bind("/dev/shm", "rw")
-    groups = _mount("/sys/fs/cgroup", "cgroup", [*_QUIET, "relatime", "ro"])
-    if arm.cgroup == "host":
-        groups = _bind("/sys/fs/cgroup", "ro")
-    return [
-        _mount("/proc", "proc", _QUIET),
-        _mount("/dev", "tmpfs", ["nosuid", "strictatime", "mode=755", "size=65536k"]),
-        _mount("/dev/pts", "devpts", ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]),
-        _mount("/dev/mqueue", "mqueue", _QUIET),
-        _mount("/sys", "sysfs", [*_QUIET, "ro"]),
-        groups,
-        *([] if arm.on_host_root else [_mount("/tmp", "tmpfs", ["nosuid", "nodev", "mode=1777"])]),
-        shm,
-        *(_of_the_host(arm, folder) if arm.on_host_root else []),
-        *(_mount(path, "bind", ["rbind", "rw"], merged) for merged, path in overlays(arm, folder)),
-        *(_mount(path, "tmpfs", ["nosuid", "nodev", "mode=1777"]) for path in arm.tmpfs),
-    ]
-
-
-def _of_the_host(arm: Arm, folder: Path) -> list[dict[str, Any]]:
+def _of_the_host(arm: Arm, folder: Path, *, is_overlay: bool) -> list[dict[str, Any]]:
     """Mounts of a container on the host's root: its folders and what is mounted in them, and a writable cache."""
     folders = bound_folders()
     below = mounted_below(folders)
     _check_names(arm, [*folders, *below])
-    shown = _overlays(folder, folders) if arm.root == "overlay" else [_bind(str(each), "ro") for each in folders]
+    shown = _overlays(folder, folders) if is_overlay else [_bind(str(each), "ro") for each in folders]
     return [*shown, *(_bind(str(each), "ro") for each in below), _bind(str(caches(folder)), "rw")]
 
 
@@ -229,35 +235,6 @@ def _mount(point: str, kind: str, options: list[str], source: str | None = None)
     return {"destination": point, "type": kind, "source": source or kind, "options": options}
 
 
-def _resources(arm: Arm, devices: list[dict[str, Any]]) -> dict[str, Any]:
-    cpu: dict[str, Any] = {}
-    if arm.cpus is not None:
-        cpu |= {"quota": round(arm.cpus * PERIOD_US), "period": PERIOD_US}
-    if arm.cpu_weight is not None:
-        cpu["shares"] = shares(arm.cpu_weight)
-    if arm.cpuset is not None:
-        cpu["cpus"] = format_cpu_list(arm.cpuset)
-    if arm.mems is not None:
-        cpu["mems"] = format_cpu_list(arm.mems)
-    allowed = [
-        {"allow": True, "type": "c", "major": each["major"], "minor": each["minor"], "access": "rwm"}
-        for each in devices
-    ]
-    found: dict[str, Any] = {"devices": [{"allow": False, "access": "rwm"}, *allowed], "cpu": cpu}
-    if arm.memory_bytes is not None:
-        found["memory"] = {"limit": arm.memory_bytes}
-    if arm.processes_max is not None:
-        found["pids"] = {"limit": arm.processes_max}
-    if rates := read_rates(arm):
-        found["blockIO"] = {"throttleReadBpsDevice": [_rate(disk, rate) for disk, rate in rates]}
-    return found
-
-
-def _rate(disk: Disk, bytes_per_s: int) -> dict[str, int]:
-    major, minor = disk.number.split(":")
-    return {"major": int(major), "minor": int(minor), "rate": bytes_per_s}
-
-
 def _device(path: str) -> dict[str, Any]:
     number = os.stat(path).st_rdev
     return {"path": path, "type": "c", "major": os.major(number), "minor": os.minor(number), "fileMode": 0o666}
@@ -268,39 +245,29 @@ def filters() -> list[str]:
     return sorted(each.stem for each in FILTERS.glob("*.json"))
 
 
-def names_a_file(seccomp: str | None) -> bool:
-    """Whether the filter that an arm names is a file of somebody's own."""
-    return seccomp not in (None, "default", "unconfined", *filters())
-
-
-def _filter(arm: Arm) -> Any:
+def _filter(arm: Arm, name: str) -> Any:
     """The section ``seccomp`` of a configuration, which is not the form in which Docker keeps its profiles."""
     known = filters()
-    if arm.seccomp == "default":
-        raise InvalidRequest(
-            f"arm {arm.name}: seccomp=default: {arm.runtime} brings no filter: name a file that holds one, or "
-            f"{' or '.join(known)}"
-        )
-    if arm.seccomp not in known:
-        return _section(arm, _read(arm, Path(str(arm.seccomp))))
+    if name == "default":
+        raise InvalidRequest(f"{arm.runtime} brings no filter: name a file that holds one, or {' or '.join(known)}")
+    if name not in known:
+        return _section(_read(Path(name)))
     if platform.machine() != _MACHINE_OF_FILTERS:
-        raise InvalidRequest(
-            f"arm {arm.name}: seccomp={arm.seccomp}: known for {_MACHINE_OF_FILTERS} alone: name a file that holds one"
-        )
-    return _section(arm, _read(arm, FILTERS / f"{arm.seccomp}.json")["seccomp"])
+        raise InvalidRequest(f"known for {_MACHINE_OF_FILTERS} alone: name a file that holds one")
+    return _section(_read(FILTERS / f"{name}.json")["seccomp"])
 
 
-def _read(arm: Arm, path: Path) -> Any:
+def _read(path: Path) -> Any:
     try:
         with opened(path) as file:
             return msgspec.json.decode(file.read())
     except OSError as error:
-        raise FileError(f"arm {arm.name}: seccomp={arm.seccomp}: {error.strerror}") from None
+        raise FileError(str(error.strerror)) from None
     except msgspec.DecodeError as error:
-        raise FileError(f"arm {arm.name}: seccomp={arm.seccomp}: {error}") from None
+        raise FileError(str(error)) from None
 
 
-def _section(arm: Arm, held: Any) -> Any:
+def _section(held: Any) -> Any:
     if not isinstance(held, dict) or "defaultAction" not in held or "archMap" in held:
-        raise FileError(f"arm {arm.name}: seccomp={arm.seccomp}: not the section seccomp of an OCI configuration")
+        raise FileError("not the section seccomp of an OCI configuration")
     return held

@@ -26,8 +26,9 @@ def found() -> tuple[str | None, str]:
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
     """GPUs that no specification describes are given file by file: what ``--gpus`` asks for, Podman 4 ignores."""
     name = engine.new_name()
-    rest = engine.container(arm, folder, private_network="private", gpus=gpus, undescribed_gpus=engine.devices())
-    if arm.open_files is not None:
+    rest = engine.container("podman", arm, folder, gpus=gpus, undescribed_gpus=engine.devices())
+    held = [word for word in rest if word.startswith("--ulimit=")]
+    if held and not any(word.startswith("--ulimit=nproc=") for word in held):
         rest.append(_processes())
     image = ["--rootfs", str(make_skeleton(folder))] if arm.on_host_root else [str(arm.image)]
     return Invocation(
@@ -48,7 +49,7 @@ def _processes() -> str:
 
 RUNTIME = Runtime(
     rank=20,
-    settings=engine.SETTINGS,
+    mechanisms=engine.MECHANISMS | {"podman"},
     found=found,
     launch=launch,
     signs=Signs(

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from primbench.errors import InvalidRequest
-from primbench.runtimes.oci import names_a_file
-from primbench.spec.arm import HOST_IMAGE, Arm, format_arm, words_of
+from primbench.spec.arm import HOST_IMAGE, Arm, format_arm, settings_of, words_of
 from primbench.spec.confidential import hidden
 from primbench.spec.placement import THREAD_VARIABLES
+from primbench.spec.settings import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def chooses(arm: Arm) -> bool:
     """Whether it has other programs run than those that are here, or elsewhere, or changes which ones are."""
     counts = [name in THREAD_VARIABLES and value.isdecimal() for name, value in arm.variables.items()]
-    files = (arm.preload, arm.fuse_overlay, names_a_file(arm.seccomp))
+    rows = (SETTINGS[field] for field in settings_of(arm))
+    files = (row.programs is not None and row.programs(getattr(arm, row.field)) for row in rows)
     return arm.image not in (None, HOST_IMAGE) or any((arm.passed, arm.is_far, *files)) or not all(counts)
 
 

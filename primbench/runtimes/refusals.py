@@ -7,7 +7,8 @@ from pathlib import Path
 
 from primbench.runtimes.afar import arm_there
 from primbench.runtimes.table import runtime_of
-from primbench.spec.arm import HOST_IMAGE, Arm
+from primbench.spec.arm import HOST_IMAGE, Arm, settings_of
+from primbench.spec.settings import SETTINGS
 from primbench.system import cpusets
 from primbench.system.files import attempt, format_cpu_list
 from primbench.units import format_bytes
@@ -67,11 +68,17 @@ def _mend(arm: Arm, said: str) -> str | None:
         return _gpus(arm, said)
     if re.search(_NO_FRAMEWORK, said) and arm.image not in (None, HOST_IMAGE):
         return f"that is in image {arm.image}: {_BUILD} --extra NAME"
-    if re.search(_NO_ROOM, said) and arm.memory_bytes is not None:
-        return f"{format_bytes(arm.memory_bytes)} of memory may be too little for Python and its libraries: give more"
+    if re.search(_NO_ROOM, said) and (room := _room(arm)) is not None:
+        return f"{format_bytes(room)} of memory may be too little for Python and its libraries: give more"
     if re.search(_NO_SUCH_CPU, said) and not arm.is_far:
         return _cpus_and_nodes(Path("/"))
     return "--verbose shows all that it said" if re.search(r"worker died of exit status \d+: ", said) else None
+
+
+def _room(arm: Arm) -> int | None:
+    """How much memory an arm is held to."""
+    limit = ("limits", "memory_limit_bytes")
+    return next((getattr(arm, field) for field in settings_of(arm) if limit in SETTINGS[field].shows), None)
 
 
 def _cpus_and_nodes(root: Path) -> str | None:

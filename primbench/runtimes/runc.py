@@ -21,8 +21,7 @@ LEAVE_GROUPS = (sys.executable, "-P", "-m", "primbench.runtimes.oci_hook")
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
     """It always makes control groups, which the worker of an arm that is to have none leaves again."""
-    on_create = LEAVE_GROUPS if arm.cgroup == "host" else ()
-    return oci.launch(arm, folder, command, gpus=gpus, on_create=on_create)
+    return oci.launch(arm, folder, command, gpus=gpus, hook=LEAVE_GROUPS)
 
 
-RUNTIME = Runtime(rank=70, settings=oci.SETTINGS, found=partial(oci.found, "runc"), launch=launch)
+RUNTIME = Runtime(rank=70, mechanisms=oci.MECHANISMS, found=partial(oci.found, "runc"), launch=launch)

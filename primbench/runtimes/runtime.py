@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from primbench.spec.settings import SETTINGS
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from primbench.runtimes.images.builder import Builder
@@ -77,16 +79,16 @@ class Engine(NamedTuple):
 class Runtime(NamedTuple):
     """All there is to know of a runtime but its name, which is that of the file.
 
-    rank: the least is listed first. settings: fields of an arm that it can meet. found: why it cannot be used here, or
-    None, and its version. launch: how a worker is started, and what is cleared away after it. signs: from inside.
-    gpus: what to do where no GPU is seen in an image. needs_image: how to name one, where it starts no container of the
-    host's own root. builder: of images, and engine: where it is either. reached_by: fields of an arm by which it
-    reaches another machine, where the rest is what its runtime there has to meet; None where it starts workers here.
-    networks: values of ``network`` that it has.
+    rank: the least is listed first. mechanisms: how it applies settings, by which the table tells what it can set.
+    found: why it cannot be used here, or None, and its version. launch: how a worker is started, and what is cleared
+    away after it. signs: from inside. gpus: what to do where no GPU is seen in an image. needs_image: how to name one,
+    where it starts no container of the host's own root. builder: of images, and engine: where it is either. reaches:
+    the mechanisms by which it reaches another machine, where the rest is what its runtime there has to meet; none where
+    it starts workers here.
     """
 
     rank: int
-    settings: frozenset[str]
+    mechanisms: frozenset[str]
     found: Callable[[], tuple[str | None, str]]
     launch: Launching
     signs: Signs = Signs()
@@ -95,5 +97,20 @@ class Runtime(NamedTuple):
     needs_image: str | None = None
     builder: Builder | None = None
     engine: Engine | None = None
-    networks: tuple[str, ...] = ("private", "none", "host")
-    reached_by: frozenset[str] | None = None
+    reaches: frozenset[str] = frozenset()
+
+    @property
+    def settings(self) -> frozenset[str]:
+        """Fields of an arm that it can meet."""
+        found = met_by(self.mechanisms | self.reaches)
+        return frozenset(each for each in found if not (self.needs_image and SETTINGS[each].of_this_machine))
+
+    @property
+    def reached_by(self) -> frozenset[str] | None:
+        """Fields of an arm by which it reaches another machine; None where it starts workers here."""
+        return met_by(self.reaches) if self.reaches else None
+
+
+def met_by(mechanisms: Collection[str]) -> frozenset[str]:
+    """Fields of an arm that one of these mechanisms can apply."""
+    return frozenset(field for field, row in SETTINGS.items() if not row.mechanisms.isdisjoint(mechanisms))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from primbench.errors import InvalidRequest
 from primbench.runtimes import afar, enroot, host
 from primbench.runtimes.invocation import Invocation, answer, answers, version
-from primbench.runtimes.runtime import Refusal, Runtime
+from primbench.runtimes.runtime import Refusal, Runtime, met_by
 from primbench.system.processes import folder_of, parent
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from primbench.spec.arm import Arm
 
-REACHED_BY = frozenset({"node", "python", "image"})
+REACHES = frozenset({"slurm"})
+REACHED_BY = met_by(REACHES)
 OPTIONS = (
     "--overlap",  # else it waits until the job's own step has ended
     "--nodes=1",
@@ -100,7 +101,7 @@ def step(arm: Arm) -> list[str]:
 
 RUNTIME = Runtime(
     rank=81,
-    settings=host.RUNTIME.settings - {"network"} | REACHED_BY | {"runtime_there"},
+    mechanisms=host.RUNTIME.mechanisms - {"ranks"},
     found=found,
     launch=launch,
     refusals=(
@@ -141,5 +142,5 @@ RUNTIME = Runtime(
         *afar.REFUSALS,
     ),
     gpus="ask for GPUs of the node where the job is begun, as by --gpus-per-node=1",
-    reached_by=REACHED_BY,
+    reaches=REACHES,
 )

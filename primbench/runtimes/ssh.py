@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from primbench.runtimes import afar, host
 from primbench.runtimes.invocation import Invocation, answer, version
-from primbench.runtimes.runtime import Refusal, Runtime
+from primbench.runtimes.runtime import Refusal, Runtime, met_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from primbench.spec.arm import Arm
 
-REACHED_BY = frozenset({"host", "python", "ssh_config"})
+REACHES = frozenset({"ssh"})
+REACHED_BY = met_by(REACHES)
 OPTIONS = {
     "BatchMode": "yes",  # nobody is asked for a password, or whether a key is the right one
     "ConnectTimeout": "10",
@@ -78,10 +79,10 @@ def _refusals() -> tuple[Refusal, ...]:
 
 RUNTIME = Runtime(
     rank=80,
-    settings=host.RUNTIME.settings | REACHED_BY | {"runtime_there"},
+    mechanisms=host.RUNTIME.mechanisms,
     found=found,
     launch=launch,
     refusals=(*_refusals(), *afar.REFUSALS),
     gpus="see nvidia-smi there",
-    reached_by=REACHED_BY,
+    reaches=REACHES,
 )

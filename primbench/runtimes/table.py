@@ -12,10 +12,10 @@ from primbench import runtimes
 from primbench.errors import InvalidRequest
 from primbench.runtimes.afar import arm_there
 from primbench.runtimes.invocation import Invocation, module
-from primbench.spec.arm import Arm, settings_of, unknown_runtime
+from primbench.spec.arm import Arm, asked, settings_of, unknown_runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
     from primbench.runtimes.runtime import Runtime
@@ -69,9 +69,9 @@ def check(arm: Arm) -> None:
     if arm.on_host_root and runtime.needs_image:
         raise InvalidRequest(f"arm {arm.name}: {arm.runtime} starts images of its own only: add {runtime.needs_image}")
     _check_passed(arm)
-    _check_network(arm)
+    _check_values(arm, runtime.mechanisms)
     for field, key in settings_of(arm).items():
-        if field not in runtime.settings and not (field == "image" and arm.on_host_root):
+        if field not in runtime.settings:
             able = [name for name, other in known().items() if field in other.settings]
             raise InvalidRequest(
                 f"arm {arm.name}: {arm.runtime} has no {key} of its own; there is one in {', '.join(able)}"
@@ -80,22 +80,25 @@ def check(arm: Arm) -> None:
 
 def _check_there(arm: Arm, reached_by: Collection[str]) -> None:
     """Raises as check() does, of an arm as the machine that it is on has it."""
-    if "network" in reached_by:
-        _check_network(arm)
+    _check_values(arm, runtime_of(arm).reaches)
     there = arm_there(arm, reached_by)
     if there.is_far:
         raise InvalidRequest(f"arm {there.name}: runtime={there.runtime}: name one that is on the machine itself")
-    if there.runtime == "host" and there.network not in (None, "host"):
-        raise InvalidRequest(f"arm {there.name}: network={there.network}: on other machines containers alone have one")
+    for row, value in asked(there, "ranks") if there.runtime == "host" else ():
+        if value != "host":
+            raise InvalidRequest(f"arm {there.name}: {row.said(value)}: on other machines containers alone have one")
     check(there)
 
 
-def _check_network(arm: Arm) -> None:
-    *others, last = runtime_of(arm).networks
-    if arm.network not in (None, *others, last):
-        raise InvalidRequest(
-            f"arm {arm.name}: {arm.runtime} has no network={arm.network}: {', '.join(others)} or {last}"
-        )
+def _check_values(arm: Arm, mechanisms: Iterable[str]) -> None:
+    """Raises InvalidRequest for a value that none of the mechanisms has for a setting that one of them applies."""
+    for mechanism in mechanisms:
+        for row, value in asked(arm, mechanism):
+            *others, last = row.values.get(mechanism, (value,))
+            if value not in (*others, last):
+                raise InvalidRequest(
+                    f"arm {arm.name}: {arm.runtime} has no {row.said(value)}: {', '.join(others)} or {last}"
+                )
 
 
 def _check_passed(arm: Arm) -> None:

@@ -7,137 +7,118 @@ another machine is ``runtime = ["ssh", "podman"]``.
 
 from __future__ import annotations
 
-import math
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from primbench.errors import InvalidRequest, near
 from primbench.spec.confidential import hidden, is_secret
-from primbench.spec.elsewhere import RUNTIME, Machine
-from primbench.spec.neighbour import Neighbour
+from primbench.spec.neighbour import Neighbour  # noqa: TC001 - msgspec reads it
 from primbench.spec.placement import Placement
-from primbench.spec.settings import ENV, FIELDS, FIRST_KEYS, PLACEMENT, pairs_of, split_words
+from primbench.spec.settings import EACH, FIELDS, FIRST_KEYS, PLACEMENT, SETTINGS, each_of, pairs_of, split_words
+from primbench.spec.settings.machines import RUNTIME
+from primbench.spec.settings.variables import ENV, is_variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    from primbench.spec.setting import Setting
 
 HOST_IMAGE = "host"
 """The image that is the host's own root file system, so that only the container differs."""
 
 MOST_SHOWN, END_SHOWN = 64, 16  # characters of a setting in a name, and of them those at its end
-MOST_WEIGHT = 10_000  # of a control group v2
-
-_CAPABILITY = re.compile(r"[A-Z][A-Z_]{1,40}|ALL")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Arm(Machine, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where workers run. What is None is left as the runtime has it.
-
-    name: as it is shown, unique in a study. runtime: a file of ``primbench.runtimes``. image: its own name of one;
-    HOST_IMAGE unless said otherwise, and None on the host.
-    cpus: CPUs' worth of time (a quota). cpuset, mems: CPUs and memory nodes. memory_bytes, shm_bytes: at most.
-    cpu_weight: against other control groups, of which each has 100 unless told. niceness: of its processes, from -20,
-    the first, to 19. processes_max, open_files: at most, threads counted. read_bytes_per_s: from each disk, at most.
-    seccomp: "default", "unconfined" or a profile's file; with crun and runc "docker" and "podman" are the filters of
-    those. cap_add, cap_drop: capabilities, as "SYS_NICE".
-    network, ipc: "private" or "host"; network also "none", but for the host, which has "overlay": there a private one
-    or an overlay is between ranks (``primbench.distributed.networks``). cgroup: "private", or "host" for the control
-    groups of who starts the worker. root: the host's files are bound, or lie below an overlay. tmpfs: empty folders in
-    memory. fuse_overlay: folders of this machine shown through fuse-overlayfs. preload: a library of this machine that
-    is put before all others. no_new_privileges: whether a program is denied more than whoever starts it has.
-    variables: set in the worker's environment. passed: names of those that are there as they are where the study is
-    started: no file and no list of processes has their values. neighbour: what runs in the same place beside its cases.
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """What an arm is by itself, whatever can be set of it. name: as it is shown, unique in a study. runtime: a file of
+    ``primbench.runtimes``: "host", one that starts containers, or one that reaches another machine, such as "ssh".
     """
 
-    image: str | None = None
+    name: str
+    runtime: str = "host"
+
+
+if TYPE_CHECKING:
+    _Settings = Place
+else:
+    _Settings = msgspec.defstruct(
+        "_Settings",
+        [(row.field, row.kind, row.default) for row in SETTINGS.values()],
+        bases=(Place,),
+        frozen=True,
+        kw_only=True,
+    )
+
+
+class Arm(_Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where workers run, with a field for each row of SETTINGS. What is not set is as the runtime has it.
+
+    placement: of its cases, which the worker sees to. passed: names of variables that are there as they are where the
+    study is started: no file and no list of processes has their values. neighbour: what runs in the same place beside
+    its cases.
+    """
+
     placement: Placement = Placement()
-    cpus: float | None = None
-    cpuset: tuple[int, ...] | None = None
-    mems: tuple[int, ...] | None = None
-    memory_bytes: int | None = None
-    shm_bytes: int | None = None
-    cpu_weight: int | None = None
-    niceness: int | None = None
-    processes_max: int | None = None
-    open_files: int | None = None
-    read_bytes_per_s: int | None = None
-    seccomp: str | None = None
-    cap_add: tuple[str, ...] = ()
-    cap_drop: tuple[str, ...] = ()
-    network: Literal["private", "host", "none", "overlay"] | None = None
-    ipc: Literal["private", "host"] | None = None
-    cgroup: Literal["private", "host"] | None = None
-    root: Literal["bind", "overlay"] | None = None
-    tmpfs: tuple[str, ...] = ()
-    fuse_overlay: tuple[str, ...] = ()
-    preload: str | None = None
-    no_new_privileges: Literal["yes", "no"] | None = None
-    variables: dict[str, str] = {}
     passed: tuple[str, ...] = ()
     neighbour: Neighbour | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, name: str, **fields: Any) -> None: ...
+        def __getattr__(self, field: str) -> Any: ...
 
     def __post_init__(self) -> None:
         """Raises InvalidRequest for values that mean nothing in any runtime."""
         usual = None if self.runtime == "host" or self.is_far else HOST_IMAGE
         msgspec.structs.force_setattr(self, "image", (usual if self.image in (None, HOST_IMAGE) else self.image))
-        self._check_names()
-        self.check_machine()
-        self._check_processors()
-        self._check_memory()
-        self._check_capabilities()
-        self._check_files()
-        self._check_variables()
+        wrong = self._wrong_name() or self._wrong_machine()
+        wrong = wrong or next(filter(None, map(self._wrong, settings_of(self))), None)
+        if wrong is not None:
+            raise InvalidRequest(wrong if wrong.startswith("arm name") else f"arm {self.name}: {wrong}")
 
-    def _check_names(self) -> None:
+    def _wrong_name(self) -> str | None:
         if not self.name.isprintable() or not self.name.strip():
-            raise InvalidRequest(f"arm name {self.name!r}: printable words, and at least one character")
+            return f"arm name {self.name!r}: printable words, and at least one character"
         if not RUNTIME.fullmatch(self.runtime):
-            raise InvalidRequest(f"arm {self.name}: runtime {self.runtime!r}: the name of one, such as podman")
+            return f"runtime {self.runtime!r}: the name of one, such as podman"
+        for name in self.passed:
+            if not is_variable(name):
+                return f"{ENV.key}.{name}: a variable's name, such as env.OMP_NUM_THREADS"
+        return None
+
+    def _wrong_machine(self) -> str | None:
+        if self.is_far and self.machine is None:
+            first = FIRST_KEYS[self.runtime]
+            what, words = "image" if first == "image" else "machine", f"{self.runtime}:{first.upper()}"
+            return f"of which {what}? The words begin with it: {words}"
         if self.runtime == "host" and self.image is not None:
-            raise InvalidRequest(f"arm {self.name}: the host runs no image: name a runtime, such as podman")
-        if self.image is not None and not re.fullmatch(r"[^\s-]\S*", self.image):
-            raise InvalidRequest(f"arm {self.name}: image {self.image!r}: the runtime's name of one, or {HOST_IMAGE}")
+            return "the host runs no image: name a runtime, such as podman"
+        return None
 
-    def _check_processors(self) -> None:
-        if self.cpus is not None and not (self.cpus > 0 and math.isfinite(self.cpus)):
-            raise InvalidRequest(f"arm {self.name}: cpus={self.cpus:g}: CPUs' worth of time, more than 0, such as 1.5")
-        for key, numbers in (("cpuset", self.cpuset), ("mems", self.mems)):
-            if numbers is not None and (not numbers or min(numbers) < 0):
-                raise InvalidRequest(f"arm {self.name}: {key}: at least one number, as in 0-3+8")
+    def _wrong(self, field: str) -> str | None:
+        """What is wrong with a setting."""
+        row, value = SETTINGS[field], getattr(self, field)
+        if row.of_this_machine and self.image not in (None, HOST_IMAGE):
+            return f"{row.key} is of this machine's files: leave out image={self.image}"
+        return row.check(value, self) if row.check else None
 
-        if self.cpu_weight is not None and not 1 <= self.cpu_weight <= MOST_WEIGHT:
-            raise InvalidRequest(f"arm {self.name}: cpu-weight={self.cpu_weight}: from 1 to {MOST_WEIGHT}, usually 100")
+    @property
+    def is_far(self) -> bool:
+        """Whether the worker runs on another machine, of which nothing can be looked up here."""
+        return self.runtime in FIRST_KEYS
 
-    def _check_memory(self) -> None:
-        sizes = (("memory", self.memory_bytes), ("shm", self.shm_bytes), ("read-rate", self.read_bytes_per_s))
-        for key, size_bytes in sizes:
-            if size_bytes is not None and size_bytes < 1:
-                raise InvalidRequest(f"arm {self.name}: {key}: more than 0 bytes, such as 1GiB")
-        for key, count in (("pids", self.processes_max), ("nofile", self.open_files)):
-            if count is not None and count < 1:
-                raise InvalidRequest(f"arm {self.name}: {key}: at least 1, and Python needs some tens")
-        if self.shm_bytes is not None and self.ipc == "host":
-            raise InvalidRequest(f"arm {self.name}: shm with ipc=host: the host's memory is as it is; leave one out")
+    @property
+    def machine(self) -> str | None:
+        """By what that is reached; None is this one."""
+        found: str | None = getattr(self, FIRST_KEYS[self.runtime]) if self.is_far else None
+        return found
 
-    def _check_capabilities(self) -> None:
-        for capability in self.cap_add + self.cap_drop:
-            if not _CAPABILITY.fullmatch(capability):
-                raise InvalidRequest(f"arm {self.name}: capability {capability!r}: its name, such as SYS_NICE")
-
-    def _check_files(self) -> None:
-        if self.preload is not None and "LD_PRELOAD" in (*self.variables, *self.passed):
-            raise InvalidRequest(f"arm {self.name}: preload with env.LD_PRELOAD: both say the same; leave one out")
-        for key, value in (("fuse-overlay", self.fuse_overlay), ("preload", self.preload)):
-            if value and self.image not in (None, HOST_IMAGE):
-                raise InvalidRequest(f"arm {self.name}: {key} is of this machine's files: leave out image={self.image}")
-
-    def _check_variables(self) -> None:
-        for variable, value in [*self.variables.items(), *((name, "") for name in self.passed)]:
-            if not _VARIABLE.fullmatch(variable) or "\0" in value:
-                raise InvalidRequest(f"arm {self.name}: env.{variable}: a variable's name, such as env.OMP_NUM_THREADS")
+    @property
+    def ends_on_host(self) -> bool:
+        """Whether no container is started, here or there."""
+        return ((self.runtime_there or "host") if self.is_far else self.runtime) == "host"
 
     @property
     def on_host_root(self) -> bool:
@@ -164,7 +145,7 @@ def parse_arm(text: str, runtimes: Collection[str] = ()) -> Arm:
     pairs: list[tuple[str, str | None]] = []
     for setting in split_words(runtime, settings):
         key, equals, value = setting.partition("=")
-        if not equals and not key.startswith(ENV):
+        if not equals and not key.startswith(f"{ENV.key}."):
             raise InvalidRequest(f"{where}: {setting!r} is no KEY=VALUE{_meant(runtime, setting)}")
         pairs.append((key, value if equals else None))
     return _arm(runtime, pairs, where)
@@ -201,13 +182,14 @@ def _arm(runtime: str, pairs: Iterable[tuple[str, str | None]], where: str) -> A
             raise InvalidRequest(f"{where}: {key} is given twice")
         seen.add(key)
         if value is None:
-            fields["passed"] = (*fields.get("passed", ()), key.removeprefix(ENV))
-        elif key.startswith(ENV):
-            fields.setdefault("variables", {})[_not_secret(key, where)] = value
+            fields["passed"] = (*fields.get("passed", ()), key.partition(".")[2])
+        elif found := each_of(key):
+            row, name = found
+            fields.setdefault(row.field, {})[_not_secret(name, key, where)] = _parsed(row, key, value, where)
         elif key in PLACEMENT:
-            placement[PLACEMENT[key].field] = _parsed(PLACEMENT[key].parse, key, value, where)
+            placement[PLACEMENT[key].field] = _parsed(PLACEMENT[key], key, value, where)
         elif key in FIELDS:
-            fields[FIELDS[key].field] = _parsed(FIELDS[key].parse, key, value, where)
+            fields[FIELDS[key].field] = _parsed(FIELDS[key], key, value, where)
         else:
             raise InvalidRequest(
                 f"{where}: unknown key {key!r}: {near(key, [*PLACEMENT, *FIELDS])}the keys are {_known()}"
@@ -218,20 +200,19 @@ def _arm(runtime: str, pairs: Iterable[tuple[str, str | None]], where: str) -> A
     return Arm(runtime=runtime, **fields)
 
 
-def _not_secret(key: str, where: str) -> str:
+def _not_secret(name: str, key: str, where: str) -> str:
     """The name of the variable. Raises InvalidRequest where its value is not to be written down."""
-    name = key.removeprefix(ENV)
     if is_secret(name):
         raise InvalidRequest(
             f"{where}: {key}: its value would stand in files and in lists of processes: set {name} in the environment, "
-            f"and write {key} without a value ({key} = true in a table)"
+            f"and write {ENV.key}.{name} without a value ({ENV.key}.{name} = true in a table)"
         )
     return name
 
 
-def _parsed(parse: Callable[[str], Any], key: str, value: str, where: str) -> Any:
+def _parsed(row: Setting, key: str, value: str, where: str) -> Any:
     try:
-        return parse(value)
+        return row.parse(value)
     except InvalidRequest as error:
         raise InvalidRequest(f"{where}: {key}={value}: {error}") from None
 
@@ -268,33 +249,52 @@ def _both_ends(setting: str) -> str:
 
 def _words(arm: Arm, shown: Callable[[str], str] = str) -> str:
     """The settings of an arm as one writes them on the command line, whether or not they can be read back."""
-    settings = [] if arm.machine is None else [arm.machine]
-    unsaid = {"name", FIRST_KEYS.get(arm.runtime)}
-    for table, held in ((FIELDS, arm), (PLACEMENT, arm.placement)):
-        for key, setting in table.items():
-            value = getattr(held, setting.field)
-            if key not in unsaid and value not in (None, ()) and (key, value) != ("image", HOST_IMAGE):
-                settings.append(f"{key}={setting.write(value)}")
-    settings += [f"{ENV}{name}={value}" for name, value in arm.variables.items()]
-    settings += [f"{ENV}{name}" for name in arm.passed]
-    return f"{arm.runtime}:{','.join(map(shown, settings))}" if settings else arm.runtime
+    settings = map(shown, [*_first_words(arm), *_last_words(arm)])
+    return ":".join(filter(None, (arm.runtime, ",".join(settings))))
 
 
-SETTING_KEYS = {setting.field: key for key, setting in FIELDS.items() if key != "name"} | {"variables": f"{ENV}NAME"}
+def _first_words(arm: Arm) -> Iterator[str]:
+    """The machine, and what is set of its own key each."""
+    if arm.machine is not None:
+        yield arm.machine
+    for field, key in settings_of(arm).items():
+        if key in FIELDS and key != FIRST_KEYS.get(arm.runtime):
+            yield in_words(arm, field)
+
+
+def _last_words(arm: Arm) -> Iterator[str]:
+    """The placement, and what is set of variables."""
+    for row in PLACEMENT.values():
+        if (value := getattr(arm.placement, row.field)) is not None:
+            yield row.said(value)
+    for row in EACH.values():
+        yield from (row.said({name: value}) for name, value in getattr(arm, row.field).items())
+    yield from (f"{ENV.key}.{name}" for name in arm.passed)
+
+
+SETTING_KEYS = {field: f"{row.key}.NAME" if row.is_each else row.key for field, row in SETTINGS.items()}
 """What a runtime has to see to: the fields of an arm, each with its key."""
-RULE_OF_SETTING = {"variables": None} | {setting.field: setting.rule for setting in FIELDS.values()}
 PLACEMENT_KEYS = tuple(PLACEMENT)
 """What the worker sees to by itself."""
 
 
 def settings_of(arm: Arm) -> dict[str, str]:
     """The fields that an arm asks its runtime for, each with its key."""
-    return {field: key for field, key in SETTING_KEYS.items() if getattr(arm, field) not in (None, (), {})}
+    return {field: key for field, key in SETTING_KEYS.items() if is_set(arm, SETTINGS[field])}
+
+
+def is_set(arm: Arm, row: Setting) -> bool:
+    value = getattr(arm, row.field)
+    return value != row.default and (row.field, value) != ("image", HOST_IMAGE)
+
+
+def asked(arm: Arm, mechanism: str) -> Iterator[tuple[Setting, Any]]:
+    """What an arm asks for that a mechanism can apply: each setting with its value."""
+    for row in map(SETTINGS.__getitem__, settings_of(arm)):
+        if mechanism in row.mechanisms:
+            yield row, getattr(arm, row.field)
 
 
 def in_words(arm: Arm, field: str) -> str:
     """A field that an arm asks its runtime for, as ``parse_arm`` takes it."""
-    if field == "variables":
-        return ",".join(f"{ENV}{name}={value}" for name, value in arm.variables.items())
-    key = SETTING_KEYS[field]
-    return f"{key}={FIELDS[key].write(getattr(arm, field))}"
+    return SETTINGS[field].said(getattr(arm, field))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from primbench.distributed import networks
 from primbench.environment.devices import has_gpu_node
 from primbench.registry import named_files
+from primbench.spec.arm import Arm, asked
 from primbench.workers import neighbour
 from primbench.workers.protocol import Purpose, Start
 
 if TYPE_CHECKING:
     from primbench.distributed.world import World
-    from primbench.spec.arm import Arm
     from primbench.spec.case import Case
 
 
@@ -41,6 +41,5 @@ def start_of(case: Case, purpose: Purpose, arm: Arm | None, world: World | None)
 
 def _network_of(arm: Arm | None) -> networks.Network | None:
     """That ranks make, in an arm of this machine; containers have theirs from who starts them."""
-    if arm is None or arm.runtime != "host" or arm.network not in ("private", "overlay"):
-        return None
-    return arm.network
+    held = [value for _, value in (asked(arm, "ranks") if arm and arm.runtime == "host" else ())]
+    return next((value for value in held if value != "host"), None)

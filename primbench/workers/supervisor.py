@@ -26,14 +26,13 @@ import msgspec
 
 from primbench.distributed.death import illegal_instruction
 from primbench.errors import BackendUnavailable, PrimbenchError
-from primbench.runtimes import inherited
+from primbench.runtimes.inherited import of_process
 from primbench.runtimes.invocation import python
 from primbench.runtimes.leftovers import ToDo, clear, launch_folder, note, sweep
 from primbench.runtimes.limits import limited
 from primbench.runtimes.mounts import mounted
 from primbench.runtimes.order import Order
 from primbench.runtimes.table import launch
-from primbench.spec.arm import in_words, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -122,15 +121,17 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     """A process that first of all is given what the arm has its processes inherit. enter: puts it under limits."""
     told, tells = os.pipe()
+    own = [] if arm.is_far else list(of_process(arm))  # there that is the supervisor's
 
     def limit() -> None:
+        what = "its control group"
         try:
             if enter is not None:
                 enter()
-            if not arm.is_far:  # where that is the supervisor's there
-                inherited.take(arm)
+            for what, take in own:  # noqa: B007 - told where it fails
+                take()
         except (OSError, ValueError) as error:
-            os.write(tells, (getattr(error, "strerror", None) or str(error)).encode())
+            os.write(tells, f"{what}: {getattr(error, 'strerror', None) or error}".encode())
             raise
 
     try:
@@ -141,10 +142,8 @@ def _start(
     except OSError as error:
         raise _absent(arm, command, error) from None
     except subprocess.SubprocessError:  # ``limit`` failed in the child
-        asked = " ".join(in_words(arm, field) for field in settings_of(arm) if field in inherited.SETTINGS)
         reason = os.read(told, 1 << 10).decode()
-        what = asked or "its control group"
-        raise BackendUnavailable(f"arm {arm.name}: {what}: {reason}: ask for less, or be root") from None
+        raise BackendUnavailable(f"arm {arm.name}: {reason}: ask for less, or be root") from None
     finally:
         os.close(told)
         os.close(tells)

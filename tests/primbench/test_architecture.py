@@ -193,6 +193,7 @@ WRITES = {
     "primbench.datasets": "in a folder that it made",
     "primbench.kernels.files": "in such a folder",
     "primbench.runtimes": "in a launch's folder, and control groups",
+    "primbench.spec.settings": "a file of /proc",
     "primbench.timing.peaks": "a file of /proc",
     "primbench.system.streams": "/dev/null",
     "primbench.workers.supervisor": "/dev/null",

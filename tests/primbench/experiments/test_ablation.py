@@ -35,7 +35,7 @@ from primbench.system import nvml
 from primbench.workers.protocol import Start
 
 MadeStudy = Callable[..., Results]
-EVERYTHING: dict[str, Any] = {"no_new_privileges": True, "cpus": 1.5, "cpuset": (2, 3)}
+EVERYTHING: dict[str, Any] = {"no_new_privileges": "yes", "cpus": 1.5, "cpuset": (2, 3)}
 NAMES = ["namespaces", "control group", "seccomp", "fewer capabilities", "ipc and small shm", "network", "overlay root"]
 
 

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from primbench.runtimes import inherited
+from primbench.runtimes.inherited import of_process
 from primbench.spec.arm import Arm
 
 READ = "import os; print(os.getpriority(os.PRIO_PROCESS, 0), open('/proc/self/autogroup').read().split()[-1])"
@@ -17,7 +16,8 @@ def test_a_session_is_as_nice_as_its_process() -> None:
     """Else a nice process of a session of its own has as much of a CPU as any other."""
     if not Path("/proc/self/autogroup").exists():
         pytest.skip("the kernel has no /proc/self/autogroup: CONFIG_SCHED_AUTOGROUP")
-    nice = partial(inherited.take, Arm(name="nice", runtime="host", niceness=7))
+    ((words, nice),) = of_process(Arm(name="nice", runtime="host", niceness=7))
+    assert "nice=7" == words
     done = subprocess.run(
         [sys.executable, "-c", READ],
         start_new_session=True,

@@ -15,7 +15,7 @@ import pytest
 
 import primbench
 from primbench.errors import FileError, InvalidRequest
-from primbench.runtimes import charliecloud, engine, hostroot, limits, oci
+from primbench.runtimes import charliecloud, engine, hostroot, oci
 from primbench.runtimes.hostroot import OF_CONTAINERS, bound_folders, caches, mounted_below, read_only
 from primbench.runtimes.invocation import CACHES, Invocation, cdi_names_gpus, gpu_files, variables
 from primbench.runtimes.table import check, known, launch
@@ -36,7 +36,7 @@ def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "new_name", lambda: NAME)
     monkeypatch.setattr(engine, "cdi_names_gpus", lambda: False)
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (9, 99))
-    monkeypatch.setattr(limits, "disks", lambda root: [Disk("8:0", "/dev/sda")])
+    monkeypatch.setattr("primbench.spec.settings.limits.disks", lambda root: [Disk("8:0", "/dev/sda")])
     monkeypatch.setattr(engine, "gpu_files", lambda: ["/dev/nvidia0", "/dev/nvidiactl"])
 
 
@@ -54,11 +54,11 @@ CONTAINER = [
     "--cpuset-cpus=0-3,8",
     "--cpuset-mems=0",
     "--cpu-shares=512",
+    f"--memory={GIB}b",
+    f"--shm-size={64 * 2**20}b",
     "--pids-limit=99",
     "--ulimit=nofile=4096:4096",
     "--device-read-bps=/dev/sda:1048576",
-    f"--memory={GIB}b",
-    f"--shm-size={64 * 2**20}b",
     "--security-opt=seccomp=/p.json",
     "--cap-add=SYS_NICE",
     "--cap-drop=MKNOD",
@@ -131,8 +131,8 @@ def test_apptainer(tmp_path: Path) -> None:
     found = launched(text, tmp_path, gpus=True)
     expected = [
         *("apptainer", "--silent", "exec", "--cleanenv", "--no-home", "--pwd=/"),
-        *("--cpus=1.5", "--cpuset-cpus=0-3,8", "--cpuset-mems=0", "--cpu-shares=512", "--pids-limit=99"),
-        f"--memory={GIB}",
+        *("--cpus=1.5", "--cpuset-cpus=0-3,8", "--cpuset-mems=0", "--cpu-shares=512"),
+        *(f"--memory={GIB}", "--pids-limit=99"),
         *("--security=seccomp:/p.json", "--add-caps=CAP_SYS_NICE", "--drop-caps=CAP_MKNOD,CAP_CHOWN"),
         *("--net", "--network=none", "--ipc", "--nv", "/x.sif", "python3", *MODULE),
     ]

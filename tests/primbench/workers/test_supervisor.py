@@ -311,8 +311,8 @@ def test_what_systemd_is_told_of_limits(tmp_path: Path) -> None:
             (tmp_path / "sys/block" / name / "device").mkdir()
     arm = parse_arm("host:cpus=1.5,cpu-weight=20,cpuset=0-1+4,mems=0,memory=1GiB,pids=99,read-rate=1MiB")
     expected = [
-        ("CPUQuota", "150%"), ("CPUWeight", "20"), ("MemoryMax", str(2**30)), ("AllowedCPUs", "0-1,4"),
-        ("AllowedMemoryNodes", "0"), ("TasksMax", "99"),
+        ("CPUQuota", "150%"), ("AllowedCPUs", "0-1,4"), ("AllowedMemoryNodes", "0"), ("CPUWeight", "20"),
+        ("MemoryMax", str(2**30)), ("TasksMax", "99"),
         ("IOReadBandwidthMax", "/dev/nvme0n1 1048576"), ("IOReadBandwidthMax", "/dev/sda 1048576"),
     ]  # fmt: skip
     assert expected == properties(arm, tmp_path)

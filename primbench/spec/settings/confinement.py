@@ -1,0 +1,232 @@
+"""Settings of what stands between a process and the kernel: filters, capabilities, namespaces, privileges."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from primbench.errors import InvalidRequest
+from primbench.spec.setting import ON_CPU, Ingredient, Setting, engines
+from primbench.spec.values import OneOf, names, write_names
+from primbench.system.capabilities import capabilities
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from primbench.spec.setting import Container, Pairs, Seen
+
+_CAPABILITY = re.compile(r"[A-Z][A-Z_]{1,40}|ALL")
+_NOT_HEEDED = "what started primbench may have it already, or {runtime} does not heed it: leave {key} out"
+_ANOTHER_USER = "an image that runs as another user than root, or {runtime} without root, holds others"
+_NOT_ALLOWED = "{runtime} stands in another place, or was not allowed to: leave {key} out, or be root"
+_OF_ENGINES = ("docker", "podman")  # filters that are here
+_ALLOWED = ("private", "none", "host")
+
+
+def names_a_file(seccomp: str | None) -> bool:
+    """Whether the filter that an arm names is a file of somebody's own."""
+    return seccomp not in (None, "default", "unconfined", *_OF_ENGINES)
+
+
+def _filter_option(name: str) -> Callable[[str], Pairs]:
+    return lambda seccomp: [("--security-opt", None if seccomp == "default" else f"{name}={seccomp}")]
+
+
+def _apptainer_filter(seccomp: str) -> Pairs:
+    """It has no system call filter of its own, so that only a file adds one."""
+    return [("--security", None if seccomp in ("default", "unconfined") else f"seccomp:{seccomp}")]
+
+
+def _pod_filter(spec: dict[str, Any], container: dict[str, Any], seccomp: str) -> None:
+    of_cluster = {"default": "RuntimeDefault", "unconfined": "Unconfined"}.get(seccomp)
+    of_node = {"type": "Localhost", "localhostProfile": seccomp}
+    container["securityContext"]["seccompProfile"] = {"type": of_cluster} if of_cluster else of_node
+
+
+def _other_filter(asked: str, found: str, seen: Seen) -> str | None:
+    """Beyond the filters of who starts it. A runtime's own default may be any, none included."""
+    if asked == "default":
+        return None
+    filters_there = seen.there("confinement", "seccomp_filters")
+    adds_none = found == "disabled" or (filters_there is not None and filters_there == seen.here("seccomp_filters"))
+    if asked == "unconfined":
+        return None if adds_none or seen.arm.is_far else "a filter"
+    return "no filter of it" if adds_none else None
+
+
+def _capabilities(text: str) -> tuple[str, ...]:
+    return tuple(name.upper().removeprefix("CAP_") for name in names(text))
+
+
+def _are_capabilities(found: tuple[str, ...], arm: Any) -> str | None:
+    wrong = [each for each in found if not _CAPABILITY.fullmatch(each)]
+    return f"capability {wrong[0]!r}: its name, such as SYS_NICE" if wrong else None
+
+
+def _each(option: str) -> Callable[[tuple[str, ...]], Pairs]:
+    return lambda found: [(option, name) for name in found]
+
+
+def _joined(option: str) -> Callable[[tuple[str, ...]], Pairs]:
+    return lambda found: [(option, ",".join(f"CAP_{name}" for name in found))]
+
+
+def _single(found: tuple[str, ...]) -> set[str]:
+    return {f"CAP_{name}" for name in found if name != "ALL"}
+
+
+def _add(container: Container, added: tuple[str, ...]) -> None:
+    """As Docker does: ALL is added or dropped first, then single ones."""
+    container.capabilities |= {*(capabilities(Path("/")) if "ALL" in added else ()), *_single(added)}
+
+
+def _drop(container: Container, dropped: tuple[str, ...]) -> None:
+    if "ALL" in dropped:
+        container.capabilities &= _single(container.arm.cap_add)
+    container.capabilities -= _single(dropped)
+
+
+def _pod_capabilities(what: str) -> Callable[[dict[str, Any], dict[str, Any], tuple[str, ...]], None]:
+    def change(spec: dict[str, Any], container: dict[str, Any], found: tuple[str, ...]) -> None:
+        container["securityContext"].setdefault("capabilities", {})[what] = [*found]
+
+    return change
+
+
+def _absent(asked: tuple[str, ...], held: list[str], seen: Seen) -> str | None:
+    """Which capabilities asked for are absent; of ALL, another set in each runtime, any one will do."""
+    absent = [name for name in asked if name not in ("ALL", *seen.arm.cap_drop) and f"CAP_{name}" not in held]
+    return f"no {' nor '.join(absent or asked)}" if absent or not held else None
+
+
+def _left(asked: tuple[str, ...], found: list[str], seen: Seen) -> str | None:
+    held, added = {name.removeprefix("CAP_") for name in found}, seen.arm.cap_add
+    dropped = held if "ALL" in asked else held & set(asked)
+    left = sorted(dropped - set(added)) if "ALL" not in added else []
+    return f"{', '.join(left)} left" if left else None
+
+
+def _other_namespace(kind: str) -> Callable[[str, str, Seen], str | None]:
+    def unlike(asked: str, inside: str, seen: Seen) -> str | None:
+        ours = (seen.here("namespaces") or {}).get(kind)
+        if ours is None or (inside == ours) == (asked == "host"):
+            return None
+        return f"this machine's {kind} namespace" if inside == ours else f"a {kind} namespace that is not the one here"
+
+    return unlike
+
+
+def _network_of_host(arm: Any) -> dict[str, Any]:
+    """Nothing of what starts on a host, which has it: what took itself out of it by a program of its own still does."""
+    return {} if arm.ends_on_host and arm.network is None else {"network": "host"}
+
+
+def _oci_network(container: Container, network: str) -> None:
+    if network == "private":
+        raise InvalidRequest(f"{container.arm.runtime} sets up no network: use none or host")
+    if network == "host":
+        container.share("network")
+
+
+def _pod_shares(field: str) -> Callable[[dict[str, Any], dict[str, Any], str], None]:
+    def change(spec: dict[str, Any], container: dict[str, Any], value: str) -> None:
+        spec[field] = value == "host"
+
+    return change
+
+
+def _oci_ipc(container: Container, ipc: str) -> None:
+    if ipc == "host":
+        container.share("ipc", "/dev/shm")
+
+
+def _oci_cgroup(container: Container, cgroup: str) -> None:
+    if cgroup == "host":
+        container.leave_groups()
+
+
+def _oci_privileges(container: Container, denied: str) -> None:
+    container.config["process"]["noNewPrivileges"] = denied == "yes"
+
+
+FILTER = Setting(
+    "seccomp", "seccomp", str | None,
+    "Filter of system calls: default, unconfined or a profile's file; with crun and runc docker and podman are the "
+    "filters of those.", "unconfined",
+    options=engines(_filter_option("seccomp")) | {"apptainer": _apptainer_filter},
+    oci=lambda container, name: container.filter_by(name), pod=_pod_filter,
+    shows=(
+        ("confinement", "seccomp"), ("confinement", "seccomp_filters"), ("confinement", "io_uring"),
+        ("confinement", "speculation_store_bypass"), ("confinement", "speculation_indirect_branch"),
+    ),
+    unlike=_other_filter, mend=_NOT_HEEDED,
+    moves=ON_CPU, without=lambda arm: {"seccomp": "unconfined"},
+    ingredient=Ingredient(2, "seccomp", "unconfined", lambda engine, shm_bytes: engine),
+    programs=names_a_file,
+)  # fmt: skip
+ROWS = (
+    FILTER,
+    Setting(
+        "cap-add", "cap_add", tuple[str, ...], "Capabilities beyond those that the runtime gives; ALL is all of them.",
+        "SYS_NICE+SYS_PTRACE", parse=_capabilities, write=write_names, default=(), check=_are_capabilities,
+        options=engines(_each("--cap-add")) | {"apptainer": _joined("--add-caps")},
+        oci=_add, pod=_pod_capabilities("add"),
+        shows=(("confinement", "set_mempolicy"), ("confinement", "mbind")), fact=("confinement", "capabilities"),
+        unlike=_absent, mend=_ANOTHER_USER,
+        moves=("copy", "everything on the CPU"),
+        without=lambda arm: {"cap_add": tuple(dict.fromkeys((*arm.cap_add, "SYS_NICE")))},
+        ingredient=Ingredient(3, "fewer capabilities", ("ALL",), lambda engine, shm_bytes: ()),
+    ),
+    Setting(
+        "cap-drop", "cap_drop", tuple[str, ...], "Capabilities that the runtime would give; ALL is all of them.", "ALL",
+        parse=_capabilities, write=write_names, default=(), check=_are_capabilities,
+        options=engines(_each("--cap-drop")) | {"apptainer": _joined("--drop-caps")},
+        oci=_drop, pod=_pod_capabilities("drop"),
+        fact=("confinement", "capabilities"), unlike=_left, mend=_ANOTHER_USER,
+    ),
+    Setting(
+        "network", "network", Literal["private", "host", "none", "overlay"] | None,
+        "Network: private, none or host; on the host itself private or overlay is between ranks.", "none",
+        parse=OneOf("private", "host", "none", "overlay"),
+        options={
+            "docker": lambda network: [("--network", "bridge" if network == "private" else network)],
+            "podman": lambda network: [("--network", network)],
+            "apptainer": lambda network: [
+                ("--net", network != "host"), ("--network", "none" if network == "none" else None),
+            ],
+        },
+        oci=_oci_network, pod=_pod_shares("hostNetwork"), seen_to=("ranks",),
+        values=dict.fromkeys(("docker", "podman", "apptainer", "oci"), _ALLOWED)
+        | {"ranks": ("private", "overlay", "host"), "pod": ("private", "host")},
+        shows=(("confinement", "namespaces", "net"),), unlike=_other_namespace("net"), mend=_NOT_ALLOWED,
+        moves=("collective",), without=_network_of_host,
+        ingredient=Ingredient(5, "network", "host", lambda engine, shm_bytes: "none"),
+    ),
+    Setting(
+        "ipc", "ipc", Literal["private", "host"] | None, "Namespace of System V IPC and /dev/shm: private or host.",
+        "host", parse=OneOf("private", "host"),
+        options=engines(lambda ipc: [("--ipc", ipc)])
+        | {"apptainer": lambda ipc: [("--ipc", ipc == "private")]},
+        oci=_oci_ipc, pod=_pod_shares("hostIPC"),
+        shows=(("confinement", "namespaces", "ipc"),), unlike=_other_namespace("ipc"), mend=_NOT_ALLOWED,
+        moves=("collective",), without=lambda arm: {"ipc": "host", "shm_bytes": None},
+        ingredient=Ingredient(4, "ipc and small shm", "host", lambda engine, shm_bytes: "private"),
+    ),
+    Setting(
+        "cgroup", "cgroup", Literal["private", "host"] | None,
+        "Control groups: private, or host for those of who starts the worker.", "host", parse=OneOf("private", "host"),
+        oci=_oci_cgroup, ingredient=Ingredient(1, "control group", "host", lambda engine, shm_bytes: "private"),
+    ),
+)  # fmt: skip
+LAST = (
+    Setting(
+        "no-new-privileges", "no_new_privileges", Literal["yes", "no"] | None,
+        "Whether a program is denied more than whoever starts it has.", "yes", parse=OneOf("yes", "no"),
+        oci=_oci_privileges,
+        fact=("confinement", "no_new_privileges"),
+        unlike=lambda asked, found, seen: None if found == (asked == "yes") else "yes" if found else "no",
+        mend=_NOT_HEEDED,
+        ingredient=Ingredient(7, "no new privileges", "no", asked="Add the no_new_privs flag as an ingredient, too."),
+    ),
+)  # fmt: skip

@@ -1,0 +1,105 @@
+"""Settings of where: the machine, how it is reached, the image. And the placement, which a worker sees to by itself."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from primbench.errors import InvalidRequest
+from primbench.spec.setting import Setting
+from primbench.spec.values import OneOf, node, numbers, path, whole, write_names, write_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RUNTIME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_HOST = re.compile(r"[\w.:@%\[\]/][\w.:@%\[\]/-]*")  # a name, an address or a URI; no option
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")  # one, and no list of them
+_WORD = re.compile(r"[^\s,-][^\s,]*")
+
+
+def _is_like(key: str, shape: re.Pattern[str], wanted: str) -> Callable[[str, Any], str | None]:
+    return lambda value, arm: None if shape.fullmatch(value) else f"{key} {value!r}: {wanted}"
+
+
+def _labels(text: str) -> tuple[str, ...]:
+    labels = text.split("+")
+    if not all(re.fullmatch(r"[A-Za-z0-9][\w./-]*=[\w.-]*", label, re.ASCII) for label in labels):
+        raise InvalidRequest("labels of nodes, as pool=h100 or pool=h100+zone=a")
+    return tuple(labels)
+
+
+def _pod_gpus(spec: dict[str, Any], container: dict[str, Any], gpus: int) -> None:
+    container["resources"]["limits"]["nvidia.com/gpu"] = str(gpus)
+
+
+def _pod_node(spec: dict[str, Any], container: dict[str, Any], name: str) -> None:
+    spec["nodeSelector"]["kubernetes.io/hostname"] = name
+
+
+def _pod_labels(spec: dict[str, Any], container: dict[str, Any], labels: tuple[str, ...]) -> None:
+    spec["nodeSelector"].update(label.split("=", 1) for label in labels)
+
+
+FIRST = (
+    Setting(
+        "host", "host", str | None, "The machine, as ssh knows it: NAME or USER@NAME.", "me@n17", seen_to=("ssh",),
+        check=_is_like("host", _HOST, "NAME or USER@NAME, as ssh knows the machine"), is_place=True,
+    ),
+    Setting(
+        "node", "node", str | None, "The node, by the name that Slurm or Kubernetes has for it.", "n17",
+        check=_is_like("node", _NODE, "the name of one, such as n17"), seen_to=("slurm",), pod=_pod_node, is_place=True,
+    ),
+    Setting(
+        "runtime", "runtime_there", str | None,
+        "The runtime on the other machine, whose images and files are meant then.", "podman", is_place=True,
+        check=_is_like("runtime", RUNTIME, "the name of one, such as podman"), seen_to=("ssh", "slurm"),
+    ),
+    Setting(
+        "python", "python", str | None, "Python on the other machine or in the pod; python3 unless told.",
+        "/opt/venv/bin/python", seen_to=("ssh", "slurm", "pod"), is_place=True,
+        check=_is_like("python", re.compile(r"[^\s~,-][^\s,]*"), "a path, in full or from the home there"),
+    ),
+    Setting(
+        "config", "ssh_config", str | None, "A file for ssh, in place of those that it reads by itself.",
+        "/home/me/ssh_config", parse=path, seen_to=("ssh",), is_place=True,
+    ),
+    Setting(
+        "image", "image", str | None, "The runtime's name of an image; host, the default, is the host's own root.",
+        "primbench:cpu", seen_to=("image", "slurm", "pod"), cost="image",
+        check=_is_like("image", re.compile(r"[^\s-]\S*"), "the runtime's name of one, or host"),
+    ),
+)  # fmt: skip
+LAST = (
+    Setting(
+        "gpus", "gpus", int | None, "How many GPUs a pod has.", "1", parse=whole, pod=_pod_gpus,
+    ),
+    Setting(
+        "selector", "selector", tuple[str, ...], "Labels that a node of the cluster must have.", "pool=h100+zone=a",
+        parse=_labels, write=write_names, default=(), pod=_pod_labels, is_place=True,
+    ),
+    Setting(
+        "context", "context", str | None, "The context of kubectl.", "lab",
+        options={"kubectl": lambda name: [("--context", name)]}, is_place=True,
+        check=_is_like("context", _WORD, "the name of one, as `kubectl config get-contexts` shows them"),
+    ),
+    Setting(
+        "namespace", "namespace", str | None, "The namespace of the cluster.", "bench",
+        options={"kubectl": lambda name: [("--namespace", name)]}, is_place=True,
+        check=_is_like("namespace", _NODE, "the name of one, as `kubectl get namespaces` shows them"),
+    ),
+)  # fmt: skip
+
+PLACEMENT = (
+    Setting("numa-node", "numa_node", Any, "Node of threads and of memory; auto is that of the device.", "0", node),
+    Setting("cpu-node", "cpu_node", Any, "Node whose CPUs threads run on.", "0", whole),
+    Setting("cpu-kind", "cpu_kind", Any, "Kind of CPUs, as `primbench topo` names them.", "performance"),
+    Setting("mem-node", "mem_nodes", Any, "Nodes of memory.", "0+1", numbers, write_numbers),
+    Setting(
+        "mem-policy", "mem_policy", Any, "How memory is taken from these nodes.", "interleave",
+        OneOf("bind", "preferred", "interleave", "local"),
+    ),
+    Setting("bind-cpus", "cpus", Any, "CPUs that the worker binds its threads to.", "0-3", numbers, write_numbers),
+    Setting("threads", "threads", Any, "Threads of each library's pool.", "4", whole),
+)  # fmt: skip
+"""What the worker sees to by itself, in every runtime."""
