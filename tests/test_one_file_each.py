@@ -1,4 +1,4 @@
-"""What there are several of is added in one file each, and used everywhere: checks of doctor, backends, runtimes."""
+"""What there are several of is added in one file each, and used everywhere: causes, backends, runtimes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,18 +18,34 @@ ROOT = Path(__file__).parents[1]
 STUDY = ROOT / "tests/primbench/fixtures/launches-one-after-the-other.jsonl.xz"
 CAUSE = '''"""A cause of its own."""
 
+from primbench.compare.suspect import Suspect
 from primbench.doctor.cause import Cause, of
 from primbench.doctor.finding import Finding
+from primbench.watching.hindrance import Hindrance
 
 RANK = 99
 
 
-def many_files(place):
-    """Whether files are many."""
-    yield Finding(severity="note", summary=f"{place.environment.limits.open_files} files")
+def few_turns(place):
+    """Whether turns are many."""
+    yield Finding(severity="note", summary=f"{place.environment.limits.open_files} turns")
 
 
-CAUSES = (Cause("many-files", reads=of("limits", "open_files"), here=many_files),)
+def fewer_turns(beside):
+    one, other = (each.used[0].environment.limits.turns for each in (beside.baseline, beside.side))
+    if one != other:
+        words = f"{beside.side.name} has {other} turns, {beside.baseline.name} {one}"
+        yield Suspect(words, at_least=1.0, title="few turns")
+
+
+def out_of_turn(whole, job):
+    yield Hindrance(share=0.5, summary=f"{job.pid} is out of turn", evidence=["turns"], effect="waits", study=None)
+
+
+CAUSES = (
+    Cause("turns-left", slows=("launch",), upstream=-1, reads=of("limits", "open_files"), here=few_turns,
+          between=fewer_turns, in_job=out_of_turn),
+)
 '''
 BACKEND = '''"""As NumPy."""
 
@@ -107,18 +124,74 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def python(tree: Path, *arguments: str, status: int = 0) -> str:
+def python(tree: Path, *arguments: str, status: int = 0, is_silent: bool | None = None) -> str:
+    """is_silent: whether nothing comes by the standard error; None: nothing where all is well."""
     found = subprocess.run(
         [sys.executable, "-P", *arguments],
         cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
-    assert (status, status != 0) == (found.returncode, found.stderr != ""), found.stderr
+    is_silent = status == 0 if is_silent is None else is_silent
+    assert (status, is_silent) == (found.returncode, found.stderr == ""), found.stderr
     return found.stdout
 
 
-def test_a_check_is_asked(tree: Path) -> None:
+def test_a_cause_is_looked_for_in_one_place(tree: Path) -> None:
     document = json.loads(python(tree, "-m", "primbench", "doctor", "--json", "-"))
-    assert "many-files" == document["findings"][-1]["check"]
+    (found,) = [each for each in document["findings"] if each["check"] == "turns-left"]
+    assert (["limits.open_files"], ["launch"]) == (found["about"], found["distorts"])
+
+
+def test_a_cause_is_told_between_two_places(tree: Path, study: Path) -> None:
+    found = " ".join(python(tree, "-m", "primbench", "compare", str(study), status=1).split())  # something is slower
+    assert "; likely few turns" in found
+    assert "docker-profile has 5 turns, host 7" in found
+
+
+def test_a_cause_is_told_of_a_job(tree: Path) -> None:
+    job = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        watched = python(tree, "-m", "primbench", "watch", str(job.pid), "--for", "2s", "--json", "-")
+    finally:
+        job.kill()
+        job.wait()
+    found = [json.loads(line) for line in watched.splitlines()]
+    (told,) = [each for each in found if each["kind"] == "hindrance" and each["cause"] == "turns-left"]
+    assert (f"{job.pid} is out of turn", ["launch"]) == (told["summary"], told["distorts"])
+
+
+def test_a_cause_is_told_of_a_node_of_a_fleet(tree: Path) -> None:
+    (tree / "suite.toml").write_text(SUITE)
+    how = ("--backend", "numpy", "--device", "cpu", "--max-time", "10ms", "-q")
+    python(tree, "-m", "primbench", "run", "suite.toml", *how, "-o", "alone.jsonl")
+    header, *rest = [json.loads(line) for line in (tree / "alone.jsonl").read_text().splitlines()]
+    (tree / "fleet").mkdir()
+    for rank in range(6):
+        for line in rest:
+            if line["kind"] == "worker":
+                line["environment"]["limits"]["turns"] = 7 if rank else 5
+        header["member"] = {
+            "node": f"n{rank}",
+            "rank": rank,
+            "of": 6,
+            "launcher": "srun",
+            "job": "7",
+            "nodes": "n[0-5]",
+        }
+        lines = [header, *(line if rank else slower(line) for line in rest)]
+        (tree / f"fleet/n{rank}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    told = python(tree, "-m", "primbench", "fleet", "fleet", status=1, is_silent=True)
+    assert "likely few turns" in " ".join(told.split())
+
+
+def slower(line: dict[str, Any]) -> dict[str, Any]:
+    """Twice the times, where it is a record."""
+    times = {name: value for name, value in (line.get("measurement") or {}).items() if name.endswith("_s")}
+    longer = {
+        name: value | {"samples_s": [2 * each for each in value["samples_s"]]}
+        for name, value in times.items()
+        if isinstance(value, dict) and "samples_s" in value
+    }
+    return line | ({"measurement": line["measurement"] | longer} if longer else {})
 
 
 def test_a_backend_is_listed_by_its_rank_and_known_by_its_build(tree: Path) -> None:
