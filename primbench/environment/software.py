@@ -61,6 +61,8 @@ _MODULES = {
 }
 
 
+LITTLE_OPTIMIZED = ("-O0", "-O", "-O1", "-Og")
+"""Options of a compiler by which an interpreter is slow."""
 _MOST_ENTRIES = 100_000  # takes 0.04 s
 
 
@@ -136,9 +138,11 @@ def collect(root: Path, pid: int = 0) -> Software:
 def _python_build(root: Path) -> str:
     """The compiler, and what it or the build was told that makes an interpreter faster or slower.
 
-    Debian and its kin optimize by a target of the makefile, of which the installed files say nothing.
+    Debian and its kin optimize by a target of the makefile, of which the installed files say nothing. Of several levels
+    the compiler takes the last.
     """
     given = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    *_, level = ["", *re.findall(r"-O\S*", sysconfig.get_config_var("PY_CORE_CFLAGS") or "")]
     told = [
         ("LTO", "--with-lto" in given),
         ("PGO", "--enable-optimizations" in given),
@@ -147,6 +151,7 @@ def _python_build(root: Path) -> str:
         ("JIT", "--enable-experimental-jit" in given),
         ("free-threaded", sysconfig.get_config_var("Py_GIL_DISABLED") == 1),
         ("debug", sysconfig.get_config_var("Py_DEBUG") == 1),
+        (level, level in LITTLE_OPTIMIZED),
     ]
     return ", ".join([platform.python_compiler(), *(name for name, there in told if there)])
 

@@ -362,6 +362,13 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
         ["musl"],
     ),
     ({"software.python_build": "Clang 18.1.3"}, "python-build", "warning", ["Clang 18.1.3"]),
+    (
+        {"software.python_build": "GCC 12.2.0, optimization untold, debug, -Og"},
+        "python-debug",
+        "warning",
+        ["(debug, -Og)", "a loop takes 8 times as long"],
+    ),
+    ({"software.python_build": "GCC 12.2.0, -O0"}, "python-debug", "warning", ["(-O0)"]),
     ({"software.caches": {"NUMBA_CACHE_DIR": "EROFS"}}, "caches", "warning", ["NUMBA_CACHE_DIR: EROFS"]),
     ({"software.variables": {"CUDA_LAUNCH_BLOCKING": "1"}}, "variables", "problem", ["unset CUDA_LAUNCH_BLOCKING"]),
     ({"software.variables": {"CUDA_MODULE_LOADING": "EAGER"}}, "variables", "note", ["EAGER"]),
@@ -447,6 +454,8 @@ CONTENT: list[tuple[Mapping[str, Any], str]] = [
     ({"machine.roce_addresses": ROCE}, "roce-addresses"),
     ({"machine.roce_addresses": ROCE, "software.variables": {"NCCL_IB_GID_INDEX": "1"}}, "roce-addresses"),
     ({"software.python_implementation": "pypy", "software.python_build": "GCC"}, "python-build"),
+    ({"software.python_build": "GCC 12.2.0, debug, -Og"}, "python-build"),
+    ({"software.python_build": "GCC 12.2.0, optimization untold"}, "python-debug"),
 ]
 
 
@@ -539,6 +548,7 @@ UNKNOWN = {
     "iommu": ("machine", "iommu"),
     "library-copies": ("software", "libraries"),
     "python-build": ("software", "python_build"),
+    "python-debug": ("software", "python_build"),
     "python-hooks": ("software", "hooks"),
 }
 

@@ -183,6 +183,16 @@ def test_compiler_options_that_matter_are_told(monkeypatch: pytest.MonkeyPatch, 
     assert f"{platform.python_compiler()}, LTO, PGO, free-threaded" == look().software.python_build
 
 
+@pytest.mark.parametrize(
+    ("flags", "more"), [("-O3 -Wall -O0 -std=c11", ", -O0"), ("-Og -DPy_BUILD_CORE", ", -Og"), ("-O0 -g -O2", "")]
+)
+def test_the_last_level_that_an_interpreter_was_compiled_by_is_told_where_it_is_slow(
+    monkeypatch: pytest.MonkeyPatch, look: Look, flags: str, more: str
+) -> None:
+    monkeypatch.setattr("sysconfig.get_config_var", {"PY_CORE_CFLAGS": flags}.get)
+    assert f"{platform.python_compiler()}{more}" == look().software.python_build
+
+
 def test_blas_at_work_is_named_with_its_kernels() -> None:
     code = (
         "import numpy; from primbench.environment import fingerprint; import msgspec, sys;"
