@@ -8,7 +8,6 @@ from primbench.causes import OF_FILES, ON_CPU
 from primbench.causes.gpu import WSL_FILE
 from primbench.doctor.cause import Cause, of
 from primbench.doctor.finding import Finding, listed
-from primbench.doctor.place import unseen
 from primbench.runtimes.runtime import DOCKER_SHM_BYTES
 from primbench.system.files import format_cpu_list
 from primbench.system.meaning import FactId
@@ -26,7 +25,6 @@ ENOUGH_SHM_BYTES = 2**30  # NCCL user guide, "Troubleshooting", "Docker": --shm-
 ENOUGH_MEMLOCK_BYTES = 2**30
 MUCH_LOCKED_BYTES = 2**26
 FAR_FRACTION = 0.1  # libraries lie wherever they were first read
-WAITING_FRACTION = 0.1  # a machine with memory to spare has none
 NO_MEMORY = r"Cannot allocate memory|MemoryError|[Oo]ut of memory"
 
 
@@ -242,42 +240,6 @@ def memory_limit(place: Place) -> Iterator[Finding]:
         )
 
 
-def page_cache(place: Place) -> Iterator[Finding]:
-    """Whether files are read again and again since the cache counts in a memory limit, or tasks wait for memory."""
-    limits, waiting = place.environment.limits, place.contention.memory_waiting_fraction or 0.0
-    limit, reread = limits.memory_limit_bytes, limits.reread_bytes or 0
-    if limit is not None:
-        yield from unseen(place, *of("contention", "memory_waiting_fraction"), *of("limits", "reread_bytes"))
-    if limit is not None and reread > limit:
-        yield _short_of_memory(
-            place,
-            f"{format_bytes(reread)} of files were read again, as the memory limit had them taken out of the cache",
-            FactId("limits", "reread_bytes"),
-            reread,
-            f"memory.stat workingset_refault_file; limit {format_bytes(limit)}; tasks waited for memory in "
-            f"{format_percent(waiting)} of the last 10 s",
-        )
-    elif waiting > WAITING_FRACTION:
-        summary = f"tasks waited for memory in {format_percent(waiting)} of the last 10 s"
-        evidence = "memory.pressure or /proc/pressure/memory: some avg10"
-        yield _short_of_memory(place, summary, FactId("contention", "memory_waiting_fraction"), waiting, evidence)
-
-
-def _short_of_memory(place: Place, summary: str, about: FactId, reading: float, evidence: str) -> Finding:
-    return Finding(
-        severity="warning",
-        summary=summary,
-        about=[about],
-        reading=reading,
-        evidence=[evidence],
-        advice=place.advice(
-            "raise the memory limit by what is read over and over: the cache of files counts in it",
-            engine="--memory SIZE with room for the files that are read",
-            kubernetes="a memory limit with room for the files that are read",
-        ),
-    )
-
-
 CAUSES = (
     Cause("memory-policy", under="memory", slows=("copy", "collective", "everything on the CPU"),
           reads=of("confinement", "set_mempolicy", "mbind"), here=memory_policy),
@@ -311,5 +273,4 @@ CAUSES = (
           effect="memory comes from other nodes, or less of it", in_job=short_of_memory),
     Cause("memory-limit", slows=("everything on the CPU",), reads=of("limits", "memory_limit_bytes"),
           here=memory_limit),
-    Cause("page-cache", under="memory", slows=("data loading", "start-up", "everything on the CPU"), here=page_cache),
 )  # fmt: skip

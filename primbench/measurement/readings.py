@@ -73,6 +73,9 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True):
     may run on.
     others_s: CPU time that other programs took of the CPUs that it may run on, and of others of the same cores, which
     are ``cpus`` in number; stolen_s: that the hypervisor took of them while they had work. Both added up over these.
+    read_bytes: that had to come from disks for this process and those that it waited for, and were not in the page
+    cache. reread_bytes: of files, for any process of the machine, that had been taken out of the cache for want of
+    memory.
     """
 
     duration_s: Time
@@ -88,6 +91,8 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True):
     others_s: Seconds | None = None
     stolen_s: Seconds | None = None
     cpus: Whole | None = None
+    read_bytes: Whole | None = None
+    reread_bytes: Whole | None = None
     missing: dict[str, str] = {}
 
     def share(self, waited_s: float | None) -> float | None:

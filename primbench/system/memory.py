@@ -93,6 +93,20 @@ def refaulted(folders: Folders) -> Refaulted:
     )
 
 
+def reread_bytes(root: Path) -> int:
+    """Of files, on the whole machine since it started, that had been taken out of the page cache for want of memory.
+
+    Linux before 5.9 counts other memory that was swapped out with it. Raises OSError, and ValueError where it counts
+    none.
+    """
+    path = root / "proc/vmstat"
+    counted = counters(path)
+    names = [name for name in ("workingset_refault_file", "workingset_refault") if name in counted]
+    if not names:
+        raise ValueError(f"{path} has no workingset_refault_file")
+    return counted[names[0]] * os.sysconf("SC_PAGE_SIZE")
+
+
 def _most_bytes(counted: Collection[Mapping[str, int]], names: Collection[str]) -> int | None:
     """Of the groups with a limit the one that counted most."""
     pages = [next(group[name] for name in names if name in group) for group in counted if set(names) & set(group)]

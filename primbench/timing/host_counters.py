@@ -17,7 +17,8 @@ import msgspec
 from primbench.measurement.readings import MOVED, HostReading, Turns
 from primbench.system.cgroups import Folders, folders_of
 from primbench.system.cores import CpuKind, cpu_kinds, slower_cpus
-from primbench.system.files import attempt, whole_number
+from primbench.system.files import attempt, labelled_value, whole_number
+from primbench.system.memory import reread_bytes
 from primbench.system.pressure import cpu_pressure
 from primbench.system.processes import fields_of_stat, folder_of, quick_text
 from primbench.timing.machine_load import Load
@@ -77,6 +78,8 @@ class HostCounters(msgspec.Struct, frozen=True, kw_only=True):
     threads: dict[str, Thread] | None
     throttling: dict[str, Throttling] | None
     load: Load | None
+    read_bytes: int | None
+    reread_bytes: int | None
     missing: dict[str, str]
 
 
@@ -97,6 +100,8 @@ def start(root: Path = Path("/")) -> HostCounters:
         threads=threads,
         throttling=throttling,
         load=attempt(missing, "others_s", lambda: read_load(root)),
+        read_bytes=attempt(missing, "read_bytes", lambda: _read_bytes(root)),
+        reread_bytes=attempt(missing, "reread_bytes", lambda: reread_bytes(root)),
         missing=missing,
     )
 
@@ -135,8 +140,16 @@ def since(before: HostCounters, turns: Turns | None = None, *, is_alone: bool = 
         others_s=others_s,
         stolen_s=stolen_s,
         cpus=cpus,
+        read_bytes=_difference(now.read_bytes, before.read_bytes),
+        reread_bytes=_difference(now.reread_bytes, before.reread_bytes),
         missing=missing,
     )
+
+
+def _read_bytes(root: Path) -> int:
+    """From disks, since this process began: proc_pid_io(5)."""
+    path = root / "proc/self/io"
+    return whole_number(labelled_value(path, "read_bytes"), path)
 
 
 def _others(

@@ -26,6 +26,8 @@ V2 = {
     "sys/fs/cgroup/job/step/cpu.stat": "usage_usec 1\nthrottled_usec 100\n",
     "proc/self/task/7/schedstat": "1 {waited} 1\n",
     "proc/self/task/9/schedstat": "1 500 1\n",
+    "proc/self/io": "rchar: 7\nread_bytes: {read}\n",
+    "proc/vmstat": "pgpgin 7\nworkingset_refault_file {reread}\n",
 }
 V1 = {
     "proc/pressure/cpu": "some avg10=0.00 total={pressure}\n",
@@ -36,23 +38,25 @@ V1 = {
 }
 
 
-def write(
-    root: Path, files: dict[str, str], waited: int = 0, periods: int = 9, stopped: int = 2, **counters: int
-) -> Path:
+def write(root: Path, files: dict[str, str], **counters: int) -> Path:
+    counters = {"waited": 0, "periods": 9, "stopped": 2, "read": 0, "reread": 0} | counters
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text.format(waited=waited, periods=periods, stopped=stopped, **counters))
+        (root / name).write_text(text.format(**counters))
     return root
 
 
 def test_v2_counters_are_differences_in_seconds(tmp_path: Path) -> None:
     before = host_counters.start(write(tmp_path, V2, pressure=1_000_000, throttled=500, waited=10**9))
-    write(tmp_path, V2, pressure=1_000_005, throttled=250_500, waited=3 * 10**9, periods=14, stopped=6)
+    write(
+        tmp_path, V2, pressure=1_000_005, throttled=250_500, waited=3 * 10**9, periods=14, stopped=6, read=5, reread=2
+    )
     reading = host_counters.since(before)
     assert pytest.approx(5e-6) == reading.cpu_pressure_some_s
     assert pytest.approx(0.25) == reading.throttled_s
     assert (5, 4) == (reading.quota_periods, reading.throttled_periods)
     assert pytest.approx(2.0) == reading.waited_s
+    assert (5, 2 * os.sysconf("SC_PAGE_SIZE")) == (reading.read_bytes, reading.reread_bytes)
     assert {"slow_cpus", "others_s", "stolen_s", "cpus"} == set(reading.missing)
 
 
@@ -149,6 +153,7 @@ def test_unreadable_counters_never_raise_and_have_a_reason(tmp_path: Path, name:
 def test_empty_root_names_every_counter(tmp_path: Path) -> None:
     reading = host_counters.since(host_counters.start(tmp_path))
     fields = {"cpu_pressure_some_s", "waited_s", "slow_cpus", "throttled_s", "others_s", "stolen_s", "cpus"}
+    fields |= {"read_bytes", "reread_bytes"}
     assert fields == set(reading.missing)
     assert reading.missing["throttled_s"].endswith("ENOENT")
 
