@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from primbench.causes import OF_FILES, ON_CPU
 from primbench.doctor.cause import Cause, of
 from primbench.doctor.finding import Finding, listed
+from primbench.environment.threads import COME_LAST
+from primbench.watching.on_cpus import others_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +34,7 @@ def priority(place: Place) -> Iterator[Finding]:
     last = [
         *([f"niceness {own}"] if own > 0 else []),
         *([f"niceness {of_session} of the session"] if of_session > 0 else []),
-        *([f"the scheduling policy {limits.scheduling}"] if limits.scheduling in ("batch", "idle") else []),
+        *([f"the scheduling policy {limits.scheduling}"] if limits.scheduling in COME_LAST else []),
         *([f"a control group of weight {limits.cpu_weight}, where 100 is usual"] if limits.cpu_weight else []),
     ]
     if last:
@@ -146,9 +148,10 @@ CAUSES = (
     Cause("priority", title="another priority",
           slows=("launch", "copy", "collective", "everything on the CPU", *OF_FILES), times=350.0,
           source="weights of tasks: 1024 usually, 15 with nice 19, 3 of the policy idle (Linux, kernel/sched/core.c)",
-          upstream=6, stops=True, explains_away=("priority",), severity="warning",
+          upstream=6, stops=True, explains_away=("priority", "cpu-contention", "launches"), severity="warning",
           effect="where other programs want the same CPUs, these go first on one side",
-          reads=of("limits", "cpu_weight", "niceness", "session_niceness", "scheduling"), here=priority),
+          reads=of("limits", "cpu_weight", "niceness", "session_niceness", "scheduling"), here=priority,
+          in_job=others_first),
     Cause("open-files", slows=OF_FILES,
           source="1024: workers fail (pytorch/pytorch#973); 2^30: over a minute to close them (moby/moby#45060)",
           upstream=8, refuses=r"Too many open files",

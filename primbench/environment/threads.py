@@ -21,6 +21,9 @@ POLICIES = {
     os.SCHED_RR: "rr",
 }
 
+COME_LAST = ("batch", "idle")
+"""Policies by which others that want the same CPU go first."""
+
 
 def policy_of(number: int) -> str:
     """The scheduling policy of a thread, 0 this one: a word of POLICIES, or the number of one that has none there."""

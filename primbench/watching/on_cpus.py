@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from primbench.environment.threads import COME_LAST
 from primbench.system.files import format_cpu_list
 from primbench.units import format_percent, format_time
 from primbench.watching import studies
@@ -174,20 +175,64 @@ def _waits(whole: Stretch, thread: ThreadUse) -> str:
     return f"schedstat of thread {thread.number} ({thread.name or 'unnamed'}): ran {ran}, waited {waited} of the time"
 
 
+def left_on_few(whole: Stretch, job: Job) -> Iterator[Hindrance]:
+    """Who waits for a CPU may run on few of the job's alone, where others of these are free and would do."""
+    found, allowed = _waiting(whole, job), set(job.limits.cpus_allowed)
+    if found is None or not found.cpus or not found.cpus < allowed:
+        return
+    elsewhere = sum(each.wanted_s for each in whole.wanting if each not in found.there) / whole.duration_s
+    is_free = elsewhere + BUSY <= len(allowed - found.cpus)
+    if is_free and found.wanted < len(allowed) + BUSY:
+        yield _left_on_few(whole, job, found)
+
+
+def _left_on_few(whole: Stretch, job: Job, found: _Wait) -> Hindrance:
+    bound = [each for each in found.there if _cpus([each], job) <= found.cpus]
+    count = sum(each.threads if isinstance(each, Unlisted) else 1 for each in bound)
+    wanted = sum(each.wanted_s for each in bound) / whole.duration_s
+    return Hindrance(
+        share=found.share,
+        summary=f"{count} thread{'s' * (count > 1)} that want{'s' * (count == 1)} {wanted:.1f} CPUs may run on "
+        f"CPU{'s' * (len(found.cpus) > 1)} {format_cpu_list(found.cpus)} alone, of its "
+        f"{format_cpu_list(job.limits.cpus_allowed)}",
+        evidence=[
+            *(_waits(whole, each) for each in bound[:3] if isinstance(each, ThreadUse)),
+            "sched_getaffinity() of each thread",
+        ],
+        effect="the job's other CPUs are of no use to them, and who waits for all waits for these: "
+        f"{_times(found.share)}",
+        study=studies.of_threads(sorted(found.cpus), count),
+    )
+
+
+def others_first(whole: Stretch, job: Job) -> Iterator[Hindrance]:
+    """Who waits for a CPU waits for others that come first."""
+    found = _waiting(whole, job)
+    last = _comes_last(found.thread, job) if found is not None and not found.is_for_own else ""
+    if found is not None and last:
+        yield _contention(whole, job, found, f", as others that want the same CPUs go first: its {last}")
+
+
+def _comes_last(thread: ThreadUse, job: Job) -> str:
+    """What of a thread says so, or of its process where it has ended meanwhile; "" where nothing does."""
+    niceness = job.limits.niceness if thread.niceness is None else thread.niceness
+    policy = thread.scheduling or job.limits.scheduling
+    return f"policy is {policy}" if policy in COME_LAST else f"niceness is {niceness}" if (niceness or 0) > 0 else ""
+
+
 def others_on_cpus(whole: Stretch, job: Job) -> Iterator[Hindrance]:
     """Who waits for a CPU waits for others, that are not of the job."""
     found = _waiting(whole, job)
     if found is not None and not found.is_for_own:
-        yield _contention(whole, job, found.thread, found.share)
+        yield _contention(whole, job, found)
 
 
-def _contention(whole: Stretch, job: Job, waiting: ThreadUse, share: float) -> Hindrance:
+def _contention(whole: Stretch, job: Job, found: _Wait, why: str = "") -> Hindrance:
+    waiting, share = found.thread, found.share
     who = "its busiest thread" if waiting == whole.busiest else f"a thread ({waiting.name or waiting.number})"
     evidence = [_waits(whole, waiting)]
     if whole.cpu_waiting_s is not None:
         evidence.append(f"cpu.pressure: some task waited in {format_percent(whole.cpu_waiting_s / whole.duration_s)}")
-    if (job.limits.niceness or 0) > 0:
-        evidence.append(f"its niceness is {job.limits.niceness}: those with a lower one come first")
     evidence += [
         f"{each.name} used {format_percent(each.cpu_time_s / whole.duration_s)} of a CPU" for each in whole.neighbours
     ]
@@ -195,7 +240,7 @@ def _contention(whole: Stretch, job: Job, waiting: ThreadUse, share: float) -> H
         evidence.append(f"{whole.migrations} migrations of its threads to other CPUs")
     return Hindrance(
         share=share,
-        summary=f"{who} waited for a CPU {format_percent(waiting.waited_s / whole.duration_s)} of the time",
+        summary=f"{who} waited for a CPU {format_percent(waiting.waited_s / whole.duration_s)} of the time{why}",
         evidence=[*evidence, f"CPUs allowed: {format_cpu_list(job.limits.cpus_allowed)}"],
         distorts=["launch", "copy", "everything on the CPU", "data loading"],
         effect=f"others have its CPUs meanwhile: {_times(share)}, the shortest launches most",

@@ -60,6 +60,16 @@ CAUSES: dict[str, tuple[dict[str, Any], str, str]] = {
         "waited for a CPU 18.0%",
         "study shared --arm host:bind-cpus",
     ),
+    "priority": (
+        {"threads": [replace(thread(7, 8.0, 1.8), niceness=5, scheduling="other")]},
+        "waited for a CPU 18.0% of the time, as others that want the same CPUs go first: its niceness is 5",
+        "study shared --arm host:bind-cpus",
+    ),
+    "thread-cpus": (
+        {"threads": [thread(number, 5.0, 5.0, [4]) for number in (7, 8)]},
+        "2 threads that want 2.0 CPUs may run on CPU 4 alone, of its 0-1,4",
+        "bind-cpus=4,threads=2",
+    ),
     "disk": (
         {"major_faults": 12_000, "blocked": {7: 40}, "read_bytes": 0, "written_bytes": 0},
         "reads from disk: major faults 1,200 a second",
@@ -128,6 +138,19 @@ def test_a_launcher_is_not_held_back_by_what_it_started_nor_do_all_threads_that_
     assert [] == hindrances(replace(CALM, threads=[thread(7, 5.0, 0.0), thread(8, 5.0, 0.0)]), JOB)
     many = [thread(number, 0.6, 5.0) for number in range(16)]
     assert ["threads"] == [each.cause for each in hindrances(replace(CALM, threads=many), JOB)]
+
+
+def test_who_comes_last_is_told_by_itself_or_its_process_and_not_where_it_waits_for_its_own() -> None:
+    idle = replace(thread(7, 8.0, 1.8), niceness=0, scheduling="idle")
+    (found,) = hindrances(replace(CALM, threads=[idle]), JOB)
+    assert found.summary.endswith("go first: its policy is idle")
+    nice = replace(JOB, limits=replace(JOB.limits, niceness=3))
+    (found,) = hindrances(replace(CALM, threads=[thread(7, 8.0, 1.8)]), nice)
+    assert ("priority", True) == (found.cause, found.summary.endswith("its niceness is 3"))
+    usual = replace(thread(7, 8.0, 1.8), niceness=0, scheduling="other")
+    assert ["cpu-contention"] == [each.cause for each in hindrances(replace(CALM, threads=[usual]), nice)]
+    own = [replace(each, niceness=5) for each in FOUR]
+    assert ["threads"] == [each.cause for each in hindrances(replace(CALM, threads=own), JOB)]
 
 
 def test_what_traces_a_job_is_told_first() -> None:
@@ -233,8 +256,14 @@ def test_who_waits_for_threads_of_its_own_may_want_a_cpu_for_little_of_the_time(
     in_turn = [thread(number, 3.0, 1.5, [0, 4]) for number in range(6)]
     many = [thread(number, 5.0, 5.0, [*range(64)]) for number in range(128)]
     beside = [thread(0, 5.0, 5.0, [0]), *(thread(cpu, 10.0, 0.0, [cpu]) for cpu in (1, 4))]
-    for threads, cause in ((in_turn, "threads"), (many, "threads"), (beside, "cpu-contention")):
-        assert cause == hindrances(replace(CALM, threads=threads), JOB)[0].cause
+    on_two = replace(JOB, limits=replace(JOB.limits, cpus_allowed=[0, 4]))
+    for threads, job, cause in (
+        (in_turn, on_two, "threads"),
+        (many, JOB, "threads"),
+        (beside, JOB, "cpu-contention"),
+        (in_turn, JOB, "thread-cpus"),
+    ):
+        assert cause == hindrances(replace(CALM, threads=threads), job)[0].cause
 
 
 def test_a_gpu_that_waits_for_a_cpu_held_back_is_told_by_that() -> None:
