@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from primbench import stats
 from primbench.report import environment, table
 from primbench.report.columns import Column, columns_of
@@ -41,11 +43,17 @@ def answer(results: Results) -> str:
     if not records:
         return "Nothing was measured: the file holds no records."
     ok = [record for record in records if record.status == "ok"]
-    clauses = [f"{len(ok)} of {len(records)} cases were measured{_where(results)}"]
+    clauses = [f"{len(ok)} of {len(records)} {_counted(records)} were measured{_where(results)}"]
     for status in ("failed", "skipped"):
         if count := sum(record.status == status for record in records):
             clauses.append(f"{count} {status}")
     return "; ".join([*clauses, *_launch_bound(ok)]) + "."
+
+
+def _counted(records: Sequence[Record]) -> str:
+    """What there are so many of: cases, or runs of them by several processes or in several places."""
+    cases = len({replace(record.case, process=0, arm="").key() for record in records})
+    return "cases" if cases == len(records) else f"runs of {cases} case{'s' * (cases != 1)}"
 
 
 def _where(results: Results) -> str:

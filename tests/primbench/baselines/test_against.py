@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -175,8 +176,9 @@ def test_what_is_not_there_names_what_is(text: str, reason: str) -> None:
 def test_shipped_reference_agrees_with_itself(name: str) -> None:
     theirs = parse(f"reference:{name}")
     for path in suites.references()[name]:
-        (timed, *_) = [each for each in read(path).latest() if each.status == "ok"]
-        assert pytest.approx(1.0) == theirs.figures(timed)["ratio"]
+        timed = [each for each in read(path).latest() if each.status == "ok"]
+        of_the_first = [each for each in timed if replace(each.case, process=0) == timed[0].case]
+        assert pytest.approx(1.0) == median(theirs.figures(each)["ratio"] or 0.0 for each in of_the_first)
 
 
 def test_a_reference_may_be_compressed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -105,13 +105,13 @@ def test_places_are_called_by_their_labels_alone(measured: tuple[Path, Result], 
 
 def test_two_files_of_601_times_end_in_a_summary(tmp_path: Path, invoke: Callable[..., Result]) -> None:
     """The recorded training set, and the same with times that are up to a tenth longer."""
-    reference = Path(__file__).parents[3] / "suites/reference/h200-deepbench-training-float16-cupy.jsonl"
+    reference = Path(__file__).parents[3] / "suites/reference/h200-deepbench-training-float16-cupy.jsonl.xz"
     found, dice = read(reference), random.Random(0)
     for name in ("one", "other"):
         path = tmp_path / "of a long name" / name / "results.jsonl"
         path.parent.mkdir(parents=True)
         longer = {"one": 0.0, "other": 0.1}[name]
-        records = [slowed(each, 1 + longer * dice.random()) for each in found.records]
+        records = [slowed(each, 1 + longer * dice.random()) for each in found.records if not each.case.process]
         lines: list[Line] = [found.header, *found.workers, *records]
         path.write_bytes(b"".join(map(encode, lines)))
     files = [tmp_path / "of a long name" / name / "results.jsonl" for name in ("one", "other")]

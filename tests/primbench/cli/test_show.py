@@ -127,7 +127,7 @@ def test_without_samples_over_time_there_is_no_column(measured: tuple[Path, Resu
     assert "host mem" not in run.stdout
 
 
-RECORDED = Path(__file__).parents[3] / "suites/reference/h200-memcpy-cupy.jsonl"
+RECORDED = Path(__file__).parents[3] / "suites/reference/h200-memcpy-cupy.jsonl.xz"
 
 
 def rows(result: Result) -> list[list[str]]:
@@ -140,7 +140,8 @@ def test_a_word_in_place_of_a_number_is_none(refusal: Callable[..., str], measur
 
 
 def test_records_are_chosen_sorted_and_shown_in_some_columns(invoke: Callable[..., Result]) -> None:
-    chosen = ("--only", "memcpy", "--only", "direction=h2d", "--only", "direction=d2h", "--only", "bytes=64B,4K")
+    chosen = ["--only", "memcpy", "--only", "direction=h2d", "--only", "direction=d2h", "--only", "bytes=64B,4K"]
+    chosen += ["--only", "process=0"]
     shown = rows(invoke("show", RECORDED, *chosen, "--sort", "-device", "--columns", "direction,bytes,device"))
     assert ["direction", "bytes", "device"] == shown[0]
     assert [["h2d", "4", "KiB"], ["h2d", "64", "B"], ["d2h", "4", "KiB"], ["d2h", "64", "B"]] == [

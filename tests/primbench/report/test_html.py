@@ -85,20 +85,22 @@ def test_ablation_ends_in_what_its_steps_do_not_explain(invoke: Callable[..., Re
 
 
 def test_training_set_is_small_and_shows_launches_and_the_roofline(invoke: Callable[..., Result]) -> None:
-    html = report(invoke, REFERENCE / "h200-deepbench-training-float16-cupy.jsonl")
+    html = report(invoke, REFERENCE / "h200-deepbench-training-float16-cupy.jsonl.xz")
     found = check(html)
     assert len(html) < 3_000_000
-    assert titles(found, "h1")[0].startswith("601 of 636 cases were measured on NVIDIA H200; 35 skipped; ")
+    assert titles(found, "h1")[0].startswith(
+        "1803 of 1908 runs of 636 cases were measured on NVIDIA H200; 105 skipped; "
+    )
     drawn = titles(found, "h3")
     assert {"What a call of gemm spends its time on", "Roofline of cuda:0, float16 ieee"} <= set(drawn)
     assert (
-        "Drawn are 16 of 160 cases"
+        "Drawn are 16 of 480 cases"
         in found.all("figcaption")[drawn.index("What a call of gemm spends its time on")].text
     )
 
 
 def test_copies_are_drawn_by_size_with_their_fit(invoke: Callable[..., Result]) -> None:
-    found = check(report(invoke, REFERENCE / "h200-memcpy-cupy.jsonl"))
+    found = check(report(invoke, REFERENCE / "h200-memcpy-cupy.jsonl.xz"))
     at = titles(found, "h3").index("memcpy: bytes a second by size")
     figure = found.all("figure")[at]
     headings = [heading.text for heading in figure.all("th")]
@@ -286,7 +288,8 @@ def test_study_of_failures_says_what_became_of_it(invoke: Callable[..., Result],
         b"".join([encode(whole.header), *map(encode, [*whole.workers]), *map(encode, failed(whole).records)])
     )
     found = check(report(invoke, path))
-    assert ["Nothing was compared. 0 of 272 cases were measured on NVIDIA H200; 272 failed."] == titles(found, "h1")
+    told = "Nothing was compared. 0 of 272 runs of 9 cases were measured on NVIDIA H200; 272 failed."
+    assert [told] == titles(found, "h1")
     assert "host failed: crashed" in found.all("section")[0].text
 
 
