@@ -132,11 +132,17 @@ def shown_of(files: Sequence[Path]) -> Table:
 
 
 def in_page(files: Sequence[Path], text: str) -> str:
-    """A page with its table, and what is told of each study below it, made anew."""
-    shown = shown_of(files)
+    """A page with its table, and what is told of each study below it, made anew; files of others are left out."""
+    shown = shown_of([path for path in files if _repeats(path)])
     lines = [[*COLUMNS], ["---"] * len(COLUMNS), *([plain.markdown(cell) for cell in row] for row in shown.rows)]
     block = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     return BLOCK.sub(lambda _: "\n\n".join([block, *(note.text for note in shown.notes)]) + "\n\n", text)
+
+
+def _repeats(path: Path) -> bool:
+    """Whether it is of a study that repeats a published one."""
+    name = _study_of(path)
+    return name in suites.studies() and suites.study(name).published is not None
 
 
 def _compared(path: Path) -> tuple[str, Results, Comparison]:
