@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from primbench.results.record import Record
     from primbench.spec.captured import Captured
 
+STEP = "the step"
 LAUNCHES, PYTHON, LOADING, QUEUING, NOT_MEASURED, UNEXPLAINED = (
     "launches", "Python and autograd", "data loader", "waiting for a CPU", "not measured", "unexplained",
 )  # fmt: skip
@@ -169,7 +170,7 @@ def _explained(
 
 def _disturbed_by(parts: Sequence[Part], whole: Sequence[Record]) -> dict[str, list[str]]:
     largest = max((part for part in parts if part.disturbances), key=lambda part: part.all_s, default=None)
-    found = {"the step": disturbances(whole), **({largest.label: largest.disturbances} if largest else {})}
+    found = {STEP: disturbances(whole), **({largest.label: largest.disturbances} if largest else {})}
     return {name: words for name, words in found.items() if words}
 
 

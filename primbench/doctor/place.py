@@ -25,7 +25,7 @@ from primbench.system.jsonlines import UNREADABLE, opened
 from primbench.system.processes import check_runs, named, started
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from primbench.system.gpu import Gpu
     from primbench.system.meaning import FactId
@@ -101,33 +101,34 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 def unseen(place: Place, *facts: FactId) -> Iterator[Finding]:
     """An "unknown" for each part of a place of which some of these facts could not be read; nothing where all could.
 
-    A fact of three parts is one of each GPU.
+    A fact of three parts is one of each GPU. values: name and reason in turn.
     """
-    reasons: dict[str, dict[FactId, list[str]]] = {}
-    for fact in facts:
-        if found := list(_missing(place, fact)):
-            reasons.setdefault(fact[0], {})[fact] = found
-    for of_part in reasons.values():
-        evidence = [reason for each in of_part.values() for reason in each]
-        is_refused = any(map(was_refused, evidence))
-        yield Finding(
-            severity="unknown",
-            summary="could not be seen",
-            about=[*of_part],
-            evidence=evidence,
-            advice="look with the rights of root" if place.pid is not None and is_refused else None,
-            fix=[f"sudo primbench doctor --pid {place.pid}"] if place.pid is not None and is_refused else [],
-        )
+    found = [(fact, *each) for fact in facts for each in _missing(place, fact)]
+    for part in dict.fromkeys(fact[0] for fact, _, _ in found):
+        yield _unknown(place, [each for each in found if each[0][0] == part])
 
 
-def _missing(place: Place, fact: FactId) -> Iterator[str]:
+def _unknown(place: Place, found: Sequence[tuple[FactId, str, str]]) -> Finding:
+    may_be_seen = place.pid is not None and any(was_refused(reason) for _, _, reason in found)
+    return Finding(
+        severity="unknown",
+        summary="could not be seen",
+        about=[*dict.fromkeys(fact for fact, _, _ in found)],
+        values=[word for _, *words in found for word in words],
+        evidence=[f"{name}: {reason}" for _, name, reason in found],
+        advice="look with the rights of root" if may_be_seen else None,
+        fix=[f"sudo primbench doctor --pid {place.pid}"] if may_be_seen else [],
+    )
+
+
+def _missing(place: Place, fact: FactId) -> Iterator[tuple[str, str]]:
     """Each fact's name, and why it is not known."""
     part, name = getattr(place, fact[0], None) or getattr(place.environment, fact[0]), fact[-1]
     if len(fact) == 2:
-        yield from [f"{name}: {part.missing[name]}"] if name in part.missing else []
+        yield from [(name, part.missing[name])] if name in part.missing else []
         return
     for index, each in enumerate(getattr(part, fact[1]) or ()):
-        yield from [f"{name} of cuda:{index}: {each.missing[name]}"] if name in each.missing else []
+        yield from [(f"{name} of cuda:{index}", each.missing[name])] if name in each.missing else []
 
 
 def look(root: Path = Path("/"), pid: int = 0) -> Place:

@@ -62,7 +62,7 @@ def _where(place: Place) -> str:
 
 def _shown(finding: Finding) -> Iterator[str]:
     severity, check = finding.severity, printable(finding.cause)
-    words = said(f"{severity}: {check}: {printable(finding.summary)}").removeprefix(f"{severity}: {check}")
+    words = said(f"{severity}: {check}: {printable(finding.summary)}")[len(f"{severity}: {check}") :]
     yield f"{click.style(severity, fg=COLOURS[severity], bold=True)}: {click.style(check, bold=True)}{words}"
     yield from paragraph("; ".join(finding.evidence), LABEL.format("seen in"))
     yield from paragraph(", ".join(finding.distorts or ()), LABEL.format("distorts"))
@@ -74,8 +74,7 @@ def _unseen(findings: Sequence[Finding]) -> list[str]:
     fields: dict[str, list[str]] = {}
     for finding in findings:
         if finding.severity == "unknown":
-            for line in finding.evidence:
-                field, _, reason = line.partition(": ")
+            for field, reason in zip(map(str, finding.values[::2]), map(str, finding.values[1::2]), strict=True):
                 fields.setdefault(reason, []).append(f"{finding.cause} ({field})")
     words = "; ".join(f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in fields.items())
     if not words:

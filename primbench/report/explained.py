@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from primbench.decompose.parts import part_of
-from primbench.decompose.sums import LAUNCHES, PYTHON, UNEXPLAINED, totals
+from primbench.decompose.sums import LAUNCHES, PYTHON, STEP, UNEXPLAINED, totals
 from primbench.doctor.finding import listed
 from primbench.report import table
 from primbench.report.columns import PLACEMENT
@@ -67,7 +67,7 @@ def _too_busy(title: str, explained: Explained) -> str:
     """What comes before numbers that may be of any size, for what disturbed the calls; "" where they hold."""
     if explained.disturbed_s <= MUCH * explained.known_s:
         return ""
-    words = next((words[0] for name, words in explained.disturbances.items() if name != "the step"), "")
+    words = next((words[0] for name, words in explained.disturbances.items() if name != STEP), "")
     return (
         f"TOO BUSY TO TELL in {title}: of what its parts take, {format_time(explained.disturbed_s)} is of calls that "
         f"something disturbed, and the step takes {format_time(explained.known_s)}: {words}. Quiet the machine, or ask "

@@ -42,7 +42,7 @@ def headlines(affinity: Affinity) -> list[str]:
     lines = [_headline(each) for each in sorted(affinity.nearness, key=lambda each: each.disagreement is None)]
     if len(nodes) == 1:
         contradictions = [_headline(each) for each in affinity.nearness if each.disagreement]
-        lines = [*contradictions, f"This process may use one NUMA node, {nodes[0]}: there is none to set it against."]
+        lines = [*contradictions, f"This process may use one NUMA node, {nodes[0]}: there is none to set it against"]
     return lines
 
 

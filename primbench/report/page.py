@@ -73,7 +73,7 @@ def _answer(comparison: Comparison, files: Sequence[Results]) -> str:
 
 def of_nodes(found: Affinity, results: Results) -> Page:
     """The page of what is near what. results: what that was found by."""
-    return replace(of_results(results), answer=" ".join(f"{line.removesuffix('.')}." for line in headlines(found)))
+    return replace(of_results(results), answer=" ".join(f"{line}." for line in headlines(found)))
 
 
 def of_waterfall(found: Waterfall, results: Results, title: str = "") -> Page:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 # Most GPUs have no node for their own memory, and NVML says so in the way it says "unknown".
 USUALLY_ABSENT = ("memory_node",)
 MOST_GROUPS = 8
-_MEMORY, _CPUS = "memory", "CPUs"  # all of a node's
 
 
 def text(found: Topology) -> str:
@@ -81,21 +80,22 @@ def near(gpu: GpuPlace) -> int | None:
 
 def use(node: Node, found: Topology) -> str:
     """What of a node this process may use: "yes", "no", or what in particular."""
-    parts = []
+    parts: list[tuple[float, str]] = []
     if node.has_memory:
-        parts.append(_MEMORY if node.is_usable else f"no {_MEMORY}")
+        parts.append((1.0, "memory") if node.is_usable else (0.0, "no memory"))
     if node.cpus and found.cpus_allowed is not None:
         parts.append(_cpus_to_use(node.cpus, found.cpus_allowed))
-    if all(part in (_MEMORY, _CPUS) for part in parts):
+    shares = {share for share, _ in parts}
+    if shares <= {1.0}:
         return "yes" if parts else "-"
-    return "no" if all(part.startswith("no ") for part in parts) else ", ".join(parts)
+    return "no" if shares == {0.0} else ", ".join(words for _, words in parts)
 
 
-def _cpus_to_use(cpus: Sequence[int], allowed: Sequence[int]) -> str:
+def _cpus_to_use(cpus: Sequence[int], allowed: Sequence[int]) -> tuple[float, str]:
+    """Which share of them, and in words."""
     usable = sorted(set(cpus) & set(allowed))
-    if not usable:
-        return f"no {_CPUS}"
-    return _CPUS if len(usable) == len(cpus) else f"{_CPUS} {format_cpu_list(usable)}"
+    share = len(usable) / len(cpus)
+    return share, "CPUs" if share == 1 else f"CPUs {format_cpu_list(usable)}" if usable else "no CPUs"
 
 
 def empty_nodes(nodes: Sequence[Node]) -> list[int]:

@@ -8,12 +8,20 @@ from primbench.compare.ratio import WITHIN_MARGIN
 from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report.signs import SIGNS, Cell
 from primbench.results.metrics import METRICS
-from primbench.units import UNKNOWN, format_percent
+from primbench.units import format_percent
 
 if TYPE_CHECKING:
     from primbench.compare.comparison import CaseComparison, Mean
     from primbench.compare.ratio import Estimate, Verdict
 
+_OUTCOMES: dict[Verdict, str] = {
+    "slower": "takes longer",
+    "faster": "takes less",
+    "different-but-small": "as long",
+    "equivalent": "as long",
+    "equivalent-at-full-speed": "as long at full speed",
+    "equivalent-in-these-runs": "as long in these runs",
+}
 MOST_PAIRS = 200  # more are not suggested: nobody would run them
 
 
@@ -42,7 +50,9 @@ def heading(metric: str) -> str:
 
 def shown_estimate(found: Estimate | Mean) -> str:
     """The ratio, with its interval where it has one."""
-    return f"{shown_ratio(found.ratio)} {shown_interval(found.interval)}".removesuffix(f" {UNKNOWN}")
+    return (
+        f"{shown_ratio(found.ratio)} {shown_interval(found.interval)}" if found.interval else shown_ratio(found.ratio)
+    )
 
 
 def shown_verdict(case: CaseComparison, *, with_why: bool = True) -> str:
@@ -71,12 +81,15 @@ def _of_all(estimate: Estimate, case: CaseComparison) -> str:
 
 def shown_outcome(estimate: Estimate) -> str:
     """What to say of a metric that did not decide the verdict: in other words than a verdict's."""
-    if estimate.outcome in WITHIN_MARGIN:
-        where = in_words(estimate.outcome).removeprefix("different but small").removeprefix("equivalent")
-        return f"as long{where}, within {format_percent(estimate.margin)}"
+    within = f", within {format_percent(estimate.margin)}" if estimate.outcome in WITHIN_MARGIN else ""
+    return outcome_in_short(estimate) + within
+
+
+def outcome_in_short(estimate: Estimate) -> str:
+    """The same without what counts as alike."""
     if estimate.outcome == "different-about-the-margin":
         return f"differs by about {format_percent(estimate.margin)}"
-    return {"slower": "takes longer", "faster": "takes less"}.get(estimate.outcome, "not told")
+    return _OUTCOMES.get(estimate.outcome, "not told")
 
 
 def why(case: CaseComparison) -> str | None:

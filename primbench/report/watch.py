@@ -9,7 +9,7 @@ import msgspec
 
 from primbench.report.plain import json_line, printable
 from primbench.report.terminal import paragraph, said
-from primbench.system.files import format_cpu_list
+from primbench.system.files import format_cpu_list, was_refused
 from primbench.units import format_bytes, format_frequency, format_percent, format_time
 from primbench.watching.calls import NO_DRIVER
 from primbench.watching.on_disks import FEW_BYTES_PER_S
@@ -58,7 +58,7 @@ def _how_long(kept: Kept) -> str:
 
 def _refused(job: Job, whole: Stretch) -> list[str]:
     """What takes rights that are lacking here, and the command that would show it."""
-    fields = [field for field, reason in whole.missing.items() if reason.endswith((": EACCES", ": EPERM"))]
+    fields = [field for field, reason in whole.missing.items() if was_refused(reason)]
     way_out = f"`sudo primbench watch {job.pid}` shows what was refused"
     words = f"could not be seen: {', '.join(fields)}; {way_out if os.geteuid() else 'it was refused to root'}"
     return [*paragraph(words, then="  "), ""] if fields else []

@@ -20,7 +20,7 @@ from primbench.report.svg_plot import (
     spread,
     wrapped,
 )
-from primbench.report.verdicts import heading, in_words, shown_estimate, telling
+from primbench.report.verdicts import heading, in_words, outcome_in_short, shown_estimate, telling
 from primbench.spec.naming import names_of
 from primbench.units import format_percent, format_time
 
@@ -61,7 +61,7 @@ class Row:
     def words(self) -> str:
         """What stands beside its mark, short enough for a small screen."""
         short = f"{SIGNS[self.verdict]} {in_words(self.verdict)}"
-        return short if self.name else f"{heading(self.found.metric)}: {self.said.partition(',')[0]}"
+        return short if self.name else f"{heading(self.found.metric)}: {outcome_in_short(self.found)}"
 
 
 def forest(arm: ArmComparison, baseline: str) -> Figure | None:

@@ -76,7 +76,7 @@ def test_memory_without_cpus_is_told_with_the_cpus_near_it(initiators: list[int]
 def test_one_node_is_said_to_be_one() -> None:
     one = Nearness(subject="cuda:0", said={"sysfs": None, "NVML": 0}, looks=[], reason="copies: one node has times")
     found = affinity(nearness=(one,), nodes=(4,))
-    assert ["This process may use one NUMA node, 4: there is none to set it against."] == headlines(found)
+    assert ["This process may use one NUMA node, 4: there is none to set it against"] == headlines(found)
 
 
 def test_a_matrix_has_a_row_a_cpu_node_and_a_column_a_memory_node() -> None:
