@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from primbench.causes.gpu import GPU_FILE
 from primbench.doctor.cause import Cause, of
 from primbench.doctor.finding import Finding, listed
+from primbench.doctor.place import unseen
 from primbench.system.files import format_cpu_list
 from primbench.system.meaning import FactId
 
@@ -25,6 +26,8 @@ QUICK_SUBSETS = (450, 51)
 
 def gpu_node(place: Place) -> Iterator[Finding]:
     """Whether it is known which node each GPU is on, and whether our CPUs are there."""
+    if place.gpus:
+        yield from unseen(place, *of("topology", "gpus"))
     yield from _far_nodes(place)
     yield from _unknown_nodes(place)
 
@@ -210,7 +213,7 @@ def _are_shown(place: Place) -> bool:
 
 
 CAUSES = (
-    Cause("gpu-node", slows=("launch", "copy"), reads=of("topology", "gpus"), where=_are_shown, here=gpu_node),
+    Cause("gpu-node", slows=("launch", "copy"), here=gpu_node),
     Cause("gpu-witnesses", slows=("launch", "copy", "collective"), here=gpu_witnesses),
     Cause("peer-access", slows=("collective", "copy"), here=peer_access),
     Cause("iommu", slows=("collective", "copy"), reads=of("machine", "iommu"), where=_are_shown, here=iommu),
