@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.causes import OF_FILES, ON_CPU, WORK
 from primbench.compare.differing import of_setting, set_variables
@@ -18,7 +16,7 @@ from primbench.system.meaning import FactId
 from primbench.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from primbench.compare.beside import Beside
     from primbench.doctor.place import Place
@@ -29,16 +27,20 @@ RANK = 7
 ONEDNN_KEEPS = 1024  # kernels; oneDNN, "Primitive Cache"
 LARGE_ENVIRONMENT_BYTES = 2**17  # 1.6 MB make a program start in 3 times as long; a usual one has some kB
 
-VariableRule = tuple[Callable[[str], bool], Severity, list[Activity], str]
 
-_EITHER_WAY = re.compile(
-    r"CUDA_(DEVICE_MAX_CONNECTIONS|SCALE_LAUNCH_QUEUES)|CUBLAS_WORKSPACE_CONFIG|.*TF32.*|.*_AFFINITY|OMP_PROC_BIND"
-    r"|OMP_WAIT_POLICY|GOMP_SPINCOUNT|KMP_BLOCKTIME"
-    r"|OPENBLAS_CORETYPE|MKL_(DEBUG_CPU_TYPE|ENABLE_INSTRUCTIONS)|BLIS_(ARCH|MODEL)_TYPE|.*_CPU_ISA_HINTS"
-    r"|ATEN_AVX512_256|NPY_ENABLE_CPU_FEATURES|NUMBA_CPU_(FEATURES|NAME)"
-    r"|GLIBC_TUNABLES|THP_MEM_ALLOC_ENABLE|MALLOC_(ARENA_MAX|.*_THRESHOLD_|TOP_PAD_)"
-)
-"""What can make things faster, too."""
+class Knob(NamedTuple):
+    """Variables that slow things down where they are set: what they do, and where their value is one that does so.
+
+    either_way: whether they can make things faster, too.
+    """
+
+    names: tuple[str, ...]
+    does: str
+    holds: Callable[[str], bool]
+    severity: Severity
+    slows: tuple[Activity, ...]
+    either_way: bool = False
+
 
 _ON = {"1", "true", "yes", "on", "y"}
 
@@ -59,144 +61,88 @@ def _is_detailed(value: str) -> bool:
     return value.strip().upper() in ("INFO", "DETAIL", "DEBUG", "TRACE")
 
 
-_CPU: list[Activity] = ["launch", "everything on the CPU"]
-_PINNED: VariableRule = (
-    _pins,
-    "warning",
-    ["everything on the CPU", "data loading"],
-    "threads stay on their CPUs, and those of other processes that have it, too, such as of data loaders, on the same",
-)
-_OTHER_WAIT: VariableRule = (
-    _any,
-    "note",
-    ["everything on the CPU"],
-    "threads that wait for work keep their CPUs from others for longer, or take longer to wake",
-)
-_TOOL: VariableRule = (_any, "warning", ["launch", "kernel"], "a tool is loaded into the process and sees every call")
-_OTHER_KERNELS: VariableRule = (
-    _any,
-    "warning",
-    ["everything on the CPU"],
-    "a library takes the kernels of another processor than this one",
-)
-_FEW_KEPT: VariableRule = (
-    lambda value: value.strip().isdecimal() and int(value) < ONEDNN_KEEPS,
-    "warning",
-    ["everything on the CPU"],
-    "oneDNN generates kernels anew beyond so many that it keeps",
-)
-_LOG_OF_CALLS: VariableRule = (_pins, "warning", ["everything on the CPU"], "a library writes a line for each call")
-_OTHER_MALLOC: VariableRule = (_any, "note", ["everything on the CPU"], "the C library works in another way")
-
-VARIABLES: dict[str, VariableRule] = {
-    "OMP_PROC_BIND": _PINNED,
-    "GOMP_CPU_AFFINITY": _PINNED,
-    "KMP_AFFINITY": _PINNED,
-    "OMP_WAIT_POLICY": _OTHER_WAIT,
-    "GOMP_SPINCOUNT": _OTHER_WAIT,
-    "KMP_BLOCKTIME": _OTHER_WAIT,
-    "OMP_DYNAMIC": (_on, "warning", ["everything on the CPU"], "OpenMP takes fewer threads where a machine is busy"),
-    **dict.fromkeys(INSTRUCTIONS, _OTHER_KERNELS),
-    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": _FEW_KEPT,
-    "DNNL_PRIMITIVE_CACHE_CAPACITY": _FEW_KEPT,
-    "ONEDNN_VERBOSE": _LOG_OF_CALLS,
-    "DNNL_VERBOSE": _LOG_OF_CALLS,
-    "MKL_VERBOSE": _LOG_OF_CALLS,
-    "CUDA_INJECTION64_PATH": _TOOL,
-    "CUDA_INJECTION32_PATH": _TOOL,
-    "LD_AUDIT": (_any, "warning", [*_CPU, "start-up"], "a library is asked at each symbol that is looked up"),
-    "LD_BIND_NOT": (
-        _any,
-        "warning",
-        [*_CPU, "start-up"],
-        "a function is looked up at each call, not at the first alone",
-    ),
-    "LD_PROFILE": (_any, "warning", [*_CPU, "start-up"], "the loader counts the calls of a library"),
-    "LD_BIND_NOW": (_any, "note", ["start-up"], "all functions of a library are looked up when it is loaded"),
-    "LD_DEBUG": (_any, "warning", [*_CPU, "start-up"], "the loader writes down each library and symbol"),
-    "GLIBC_TUNABLES": _OTHER_MALLOC,
-    "THP_MEM_ALLOC_ENABLE": (
-        _on,
-        "note",
-        ["everything on the CPU", "copy"],
-        "torch asks for huge pages for large tensors on the CPU",
-    ),
-    "MALLOC_ARENA_MAX": _OTHER_MALLOC,
-    "MALLOC_MMAP_THRESHOLD_": _OTHER_MALLOC,
-    "MALLOC_TRIM_THRESHOLD_": _OTHER_MALLOC,
-    "MALLOC_TOP_PAD_": _OTHER_MALLOC,
-    "MALLOC_CHECK_": (_pins, "warning", _CPU, "malloc checks what it gives and takes"),
-    "MALLOC_PERTURB_": (_pins, "warning", _CPU, "malloc fills what it gives and takes"),
-    "PYTHONDEVMODE": (_any, "warning", [*_CPU, "start-up"], "Python checks what it is given and allocates slowly"),
-    "PYTHONTRACEMALLOC": (_pins, "warning", [*_CPU, "start-up"], "Python notes where all memory comes from"),
-    "PYTHONDUMPREFS": (_any, "warning", _CPU, "Python keeps a list of all objects"),
-    "PYTHONMALLOCSTATS": (
-        _any,
-        "note",
-        [*_CPU, "start-up"],
-        "Python writes down what it has allocated, time and again",
-    ),
-    "PYTHONPROFILEIMPORTTIME": (_any, "note", ["start-up"], "Python writes a line for each module it imports"),
-    "PYTHONVERBOSE": (_any, "note", ["start-up"], "Python writes lines for each module, where it looks for it, too"),
-    "PYTHONDONTWRITEBYTECODE": (
-        _any,
-        "note",
-        ["start-up"],
-        "modules that came without .pyc files are compiled by every process",
-    ),
-    "TORCH_DISTRIBUTED_DEBUG": (_is_detailed, "warning", ["collective"], "torch checks or logs each collective"),
-    "TORCH_CPP_LOG_LEVEL": (_is_detailed, "note", ["launch", "collective"], "torch logs"),
-    "CUDA_LAUNCH_BLOCKING": (_on, "problem", ["launch"], "every launch waits for its kernel to end"),
-    "CUDA_MODULE_LOADING": (
-        lambda value: value.strip().upper() == "EAGER",
-        "note",
-        ["start-up"],
-        "all kernels of a library are loaded when it is first used",
-    ),
-    "CUDA_CACHE_DISABLE": (_on, "warning", ["start-up"], "what is compiled for the GPU is not kept"),
-    "CUDA_FORCE_PTX_JIT": (_on, "warning", ["start-up", "kernel"], "kernels are compiled anew, not taken as shipped"),
-    "CUDA_DISABLE_PTX_JIT": (_on, "note", ["start-up"], "kernels not built for this GPU are refused"),
-    "CUDA_DEVICE_MAX_CONNECTIONS": (_any, "note", ["launch", "kernel"], "the number of hardware queues is set"),
-    "CUDA_SCALE_LAUNCH_QUEUES": (_any, "note", ["launch"], "the length of the launch queue is set"),
-    "CUDA_LOG_FILE": (_any, "note", ["launch"], "the driver writes a log"),
-    "CUBLAS_WORKSPACE_CONFIG": (_any, "note", ["kernel"], "cuBLAS may choose other kernels than by default"),
-    "CUBLAS_LOGINFO_DBG": (_on, "warning", ["launch"], "cuBLAS writes a log of every call"),
-    "CUBLASLT_LOG_LEVEL": (
-        lambda value: value.strip() not in ("", "0"),
-        "warning",
-        ["launch"],
-        "cuBLASLt writes a log",
-    ),
-    "CUDNN_LOGINFO_DBG": (_on, "warning", ["launch"], "cuDNN writes a log of every call"),
-    "NVIDIA_TF32_OVERRIDE": (
-        _any,
-        "warning",
-        ["kernel"],
-        "libraries are told to use TF32, or not to, whatever is asked",
-    ),
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": (_on, "warning", ["kernel"], "torch uses TF32 for float32"),
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": (_on, "problem", ["launch"], "torch asks the driver for memory at every call"),
-    "CUPY_TF32": (_on, "warning", ["kernel"], "CuPy uses TF32 for float32"),
-    "NUMBA_DISABLE_JIT": (
-        _on,
-        "problem",
-        ["kernel", "everything on the CPU"],
-        "Numba interprets what it should compile",
-    ),
-    "NUMBA_ENABLE_CUDASIM": (_on, "problem", ["kernel"], "Numba simulates the GPU in Python"),
-    "NUMBA_CUDA_LOG_LEVEL": (
-        lambda value: value.strip().upper() in ("DEBUG", "INFO"),
-        "warning",
-        ["launch"],
-        "Numba logs",
-    ),
-    "PYTHONMALLOC": (
-        lambda value: value.strip() in ("debug", "malloc_debug", "pymalloc_debug", "malloc"),
-        "warning",
-        ["launch", "everything on the CPU"],
-        "Python allocates in a slower way",
-    ),
-}
+# Of INSTRUCTIONS, those that can only take instructions away.
+_LESS = ("ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR", "NPY_DISABLE_CPU_FEATURES")
+OTHER_KERNELS = "a library takes the kernels of another processor than this one"
+_KNOBS = (
+    Knob(("OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"), "threads stay on their CPUs, and those of other "
+         "processes that have it, too, such as of data loaders, on the same", _pins, "warning",
+         ("everything on the CPU", "data loading"), either_way=True),
+    Knob(("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"),
+         "threads that wait for work keep their CPUs from others for longer, or take longer to wake", _any, "note",
+         ("everything on the CPU",), either_way=True),
+    Knob(("OMP_DYNAMIC",), "OpenMP takes fewer threads where a machine is busy", _on, "warning",
+         ("everything on the CPU",)),
+    Knob(_LESS, OTHER_KERNELS, _any, "warning", ("everything on the CPU",)),
+    Knob(tuple(name for name in INSTRUCTIONS if name not in _LESS), OTHER_KERNELS, _any, "warning",
+         ("everything on the CPU",), either_way=True),
+    Knob(("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "DNNL_PRIMITIVE_CACHE_CAPACITY"),
+         "oneDNN generates kernels anew beyond so many that it keeps",
+         lambda value: value.strip().isdecimal() and int(value) < ONEDNN_KEEPS, "warning", ("everything on the CPU",)),
+    Knob(("ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKL_VERBOSE"), "a library writes a line for each call", _pins, "warning",
+         ("everything on the CPU",)),
+    Knob(("CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH"), "a tool is loaded into the process and sees every call",
+         _any, "warning", ("launch", "kernel")),
+    Knob(("LD_AUDIT",), "a library is asked at each symbol that is looked up", _any, "warning", (*ON_CPU, "start-up")),
+    Knob(("LD_BIND_NOT",), "a function is looked up at each call, not at the first alone", _any, "warning",
+         (*ON_CPU, "start-up")),
+    Knob(("LD_PROFILE",), "the loader counts the calls of a library", _any, "warning", (*ON_CPU, "start-up")),
+    Knob(("LD_BIND_NOW",), "all functions of a library are looked up when it is loaded", _any, "note", ("start-up",)),
+    Knob(("LD_DEBUG",), "the loader writes down each library and symbol", _any, "warning", (*ON_CPU, "start-up")),
+    Knob(("GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_"),
+         "the C library works in another way", _any, "note", ("everything on the CPU",), either_way=True),
+    Knob(("THP_MEM_ALLOC_ENABLE",), "torch asks for huge pages for large tensors on the CPU", _on, "note",
+         ("everything on the CPU", "copy"), either_way=True),
+    Knob(("MALLOC_CHECK_",), "malloc checks what it gives and takes", _pins, "warning", ON_CPU),
+    Knob(("MALLOC_PERTURB_",), "malloc fills what it gives and takes", _pins, "warning", ON_CPU),
+    Knob(("PYTHONDEVMODE",), "Python checks what it is given and allocates slowly", _any, "warning",
+         (*ON_CPU, "start-up")),
+    Knob(("PYTHONTRACEMALLOC",), "Python notes where all memory comes from", _pins, "warning", (*ON_CPU, "start-up")),
+    Knob(("PYTHONDUMPREFS",), "Python keeps a list of all objects", _any, "warning", ON_CPU),
+    Knob(("PYTHONMALLOCSTATS",), "Python writes down what it has allocated, time and again", _any, "note",
+         (*ON_CPU, "start-up")),
+    Knob(("PYTHONPROFILEIMPORTTIME",), "Python writes a line for each module it imports", _any, "note", ("start-up",)),
+    Knob(("PYTHONVERBOSE",), "Python writes lines for each module, where it looks for it, too", _any, "note",
+         ("start-up",)),
+    Knob(("PYTHONDONTWRITEBYTECODE",), "modules that came without .pyc files are compiled by every process", _any,
+         "note", ("start-up",)),
+    Knob(("TORCH_DISTRIBUTED_DEBUG",), "torch checks or logs each collective", _is_detailed, "warning",
+         ("collective",)),
+    Knob(("TORCH_CPP_LOG_LEVEL",), "torch logs", _is_detailed, "note", ("launch", "collective")),
+    Knob(("CUDA_LAUNCH_BLOCKING",), "every launch waits for its kernel to end", _on, "problem", ("launch",)),
+    Knob(("CUDA_MODULE_LOADING",), "all kernels of a library are loaded when it is first used",
+         lambda value: value.strip().upper() == "EAGER", "note", ("start-up",)),
+    Knob(("CUDA_CACHE_DISABLE",), "what is compiled for the GPU is not kept", _on, "warning", ("start-up",)),
+    Knob(("CUDA_FORCE_PTX_JIT",), "kernels are compiled anew, not taken as shipped", _on, "warning",
+         ("start-up", "kernel")),
+    Knob(("CUDA_DISABLE_PTX_JIT",), "kernels not built for this GPU are refused", _on, "note", ("start-up",)),
+    Knob(("CUDA_DEVICE_MAX_CONNECTIONS",), "the number of hardware queues is set", _any, "note", ("launch", "kernel"),
+         either_way=True),
+    Knob(("CUDA_SCALE_LAUNCH_QUEUES",), "the length of the launch queue is set", _any, "note", ("launch",),
+         either_way=True),
+    Knob(("CUDA_LOG_FILE",), "the driver writes a log", _any, "note", ("launch",)),
+    Knob(("CUBLAS_WORKSPACE_CONFIG",), "cuBLAS may choose other kernels than by default", _any, "note", ("kernel",),
+         either_way=True),
+    Knob(("CUBLAS_LOGINFO_DBG",), "cuBLAS writes a log of every call", _on, "warning", ("launch",)),
+    Knob(("CUBLASLT_LOG_LEVEL",), "cuBLASLt writes a log", lambda value: value.strip() not in ("", "0"), "warning",
+         ("launch",)),
+    Knob(("CUDNN_LOGINFO_DBG",), "cuDNN writes a log of every call", _on, "warning", ("launch",)),
+    Knob(("NVIDIA_TF32_OVERRIDE",), "libraries are told to use TF32, or not to, whatever is asked", _any, "warning",
+         ("kernel",), either_way=True),
+    Knob(("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",), "torch uses TF32 for float32", _on, "warning", ("kernel",),
+         either_way=True),
+    Knob(("PYTORCH_NO_CUDA_MEMORY_CACHING",), "torch asks the driver for memory at every call", _on, "problem",
+         ("launch",)),
+    Knob(("CUPY_TF32",), "CuPy uses TF32 for float32", _on, "warning", ("kernel",), either_way=True),
+    Knob(("NUMBA_DISABLE_JIT",), "Numba interprets what it should compile", _on, "problem",
+         ("kernel", "everything on the CPU")),
+    Knob(("NUMBA_ENABLE_CUDASIM",), "Numba simulates the GPU in Python", _on, "problem", ("kernel",)),
+    Knob(("NUMBA_CUDA_LOG_LEVEL",), "Numba logs", lambda value: value.strip().upper() in ("DEBUG", "INFO"), "warning",
+         ("launch",)),
+    Knob(("PYTHONMALLOC",), "Python allocates in a slower way",
+         lambda value: value.strip() in ("debug", "malloc_debug", "pymalloc_debug", "malloc"), "warning", ON_CPU),
+)  # fmt: skip
+VARIABLES = {name: each for each in _KNOBS for name in each.names}
 
 
 def environment_size(place: Place) -> Iterator[Finding]:
@@ -216,15 +162,15 @@ def environment_size(place: Place) -> Iterator[Finding]:
 def variables(place: Place) -> Iterator[Finding]:
     """Whether variables change how CUDA and frameworks work. Apptainer and Charliecloud pass the host's on."""
     given = place.variables
-    for name, (holds, severity, distorts, what) in VARIABLES.items():
-        if name in given and holds(given[name]):
+    for name, each in VARIABLES.items():
+        if name in given and each.holds(given[name]):
             yield Finding(
-                severity=severity,
-                summary=f"{name} is set: {what}",
+                severity=each.severity,
+                summary=f"{name} is set: {each.does}",
                 about=[FactId("software", "variables", name)],
                 evidence=[f"{name}={given[name]}"],
-                distorts=distorts,
-                at_least=0.0 if _EITHER_WAY.fullmatch(name) else 1.0,
+                distorts=[*each.slows],
+                at_least=0.0 if each.either_way else 1.0,
                 advice="unset it, unless it is what is to be measured",
                 fix=[f"unset {name}"],
             )
@@ -264,7 +210,7 @@ CAUSES = (
           upstream=11, severity="warning",
           effect="memory is taken and given back in another way, and the C library takes other code for the CPU"),
     Cause("variables", title="other variables", slows=(*WORK, *OF_FILES), upstream=18,
-          slows_by_key={name: tuple(slows) for name, (_, _, slows, _) in VARIABLES.items()}, is_by_fact=True,
+          slows_by_key={name: each.slows for name, each in VARIABLES.items()}, is_by_fact=True,
           severity="warning", effect="libraries read them", reads=of("software", "variables"), here=variables,
           between=set_otherwise),
 )  # fmt: skip

@@ -105,7 +105,8 @@ def _pressure(on: str, waiting_s: float | None, whole: Stretch) -> list[str]:
 
 def _disk(whole: Stretch, job: Job, moved: float, faults: float) -> Hindrance:
     writes = (whole.written_bytes or 0) > (whole.read_bytes or 0)
-    what = "writes to disk" if writes else "reads from disk"
+    does = "writes" if writes else "reads"
+    what = f"{does} {'to' if writes else 'from'} disk"
     if moved >= FEW_BYTES_PER_S:
         waits = ", and waits until the disk has it, by fsync or alike" * (_most_blocked_in(whole) in SYNCING)
         words = f"{what}: {_rate(moved)}{waits}"
@@ -124,7 +125,7 @@ def _disk(whole: Stretch, job: Job, moved: float, faults: float) -> Hindrance:
             *_pressure("io", whole.io_waiting_s, whole),
         ],
         distorts=["data loading", "start-up"],
-        effect=f"who {what.split()[0]} waits for the disk: {_times(whole.blocked_fraction)}; GPUs wait for batches",
+        effect=f"who {does} waits for the disk: {_times(whole.blocked_fraction)}; GPUs wait for batches",
         study=studies.of_disk(job),
     )
 
