@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
-import typing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,14 +12,17 @@ from primbench.cli import COMMANDS, main
 from primbench.doctor import table
 from primbench.doctor.checks import checks as looked_for
 from primbench.doctor.checks import well_of
-from primbench.environment.comparable import meaning_of
-from primbench.environment.fingerprint import Environment, sources
+from primbench.environment.container import Runtime
+from primbench.environment.fingerprint import facts
+from primbench.environment.words import in_words, unit_of
+from primbench.numa.topology import Node
 from primbench.problem import fields_of
 from primbench.registry import backends_of, primitives, summaries
 from primbench.report.plain import markdown
 from primbench.results.file import schema
 from primbench.results.metrics import METRICS
-from primbench.system.meaning import FactId
+from primbench.system.gpu import Gpu
+from primbench.system.meaning import Fact, facts_of
 from primbench.units import format_time
 
 if TYPE_CHECKING:
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from primbench.doctor.cause import Cause
-    from primbench.system.meaning import Meaning
-
-
-_FIELD = re.compile(r"(?<=[.;]) (?=[a-z_]+(?:, [a-z_]+)*: )")
-"""What lies before the name of a field, or of several, that a docstring explains."""
 
 
 def write(folder: Path) -> None:
@@ -117,35 +113,47 @@ def checks() -> Iterator[str]:
 
 
 def environment() -> Iterator[str]:
-    yield "# What is recorded of a place, field by field"
+    yield "# Facts: what is recorded of a place"
     yield "\n`primbench env` shows the values here, `primbench env diff` which of them differ between two places.\n"
     yield "A difference is one of the stack, the limits, the confinement or the machine, and comes under a cause that"
-    yield "`primbench help causes` explains. Counters, and what is another at each look, are not compared."
-    kinds, found = typing.get_type_hints(Environment), sources()
-    for group in dict.fromkeys(field.partition(".")[0] for field in found):
-        of_group = {field: source for field, source in found.items() if field.partition(".")[0] == group}
-        yield from ("", f"## {group}", "", *_explained(kinds[group]), "")
-        rows = [[field, *_meant(meaning_of(FactId(*field.split(".")))), source] for field, source in of_group.items()]
-        yield from _table(["field", "a difference is of", "and comes under", "where it is read"], rows)
+    yield "`primbench help causes` explains. Counters, and what is another at each look, are not compared. What others"
+    yield "may change while a case runs is looked at again after it, and told from the change on that stands there."
+    groups: dict[str, list[list[str]]] = {}
+    for field, fact in facts().items():
+        rows = groups.setdefault(field[0] if len(field) > 1 else "place", [])
+        rows.append([str(field), *_told_of(field[-1], fact), fact.source])
+    for name, rows in groups.items():
+        yield from ("", f"## {name}", "")
+        yield from _table([*_OF_FACTS, "where it is read"], rows)
+    for kind in (Gpu, Node, Runtime):
+        yield from ("", f"## {kind.__name__}", "", _prose(kind.__doc__ or ""), "")
+        yield from _table(_OF_FACTS, [[name, *_told_of(name, fact)] for name, fact in facts_of(kind).items()])
 
 
-def _explained(kind: Any) -> list[str]:
-    """The docstring of a struct, a line for each field that it explains; none of what is no struct."""
-    doc = " ".join((kind.__doc__ or "").split()) if isinstance(kind, type) else ""
-    return [f"- {_prose(each.rstrip(';'))}" for each in _FIELD.split(doc) if each]
+_OF_FACTS = ["fact", "what it is", "unit", "a difference is of", "and comes under", "told in a case from"]
 
 
-def _meant(meaning: Meaning) -> tuple[str, str]:
-    if meaning.layer is None:
+def _told_of(name: str, fact: Fact) -> list[str]:
+    return [fact.words, unit_of(name), *_compared(fact), _noted(name, fact.noted_from)]
+
+
+def _noted(name: str, noted_from: float | None) -> str:
+    if noted_from is None or not math.isfinite(noted_from):
+        return ""
+    return in_words(name, noted_from) if noted_from else "any change"
+
+
+def _compared(fact: Fact) -> tuple[str, str]:
+    if fact.layer is None:
         return "not compared", ""
-    if meaning.varies:
-        return meaning.layer, "nothing: it may differ"
-    if meaning.by_doctor:
-        return meaning.layer, "a check of primbench doctor"
-    if callable(meaning.entry):
-        return meaning.layer, "another cause for each entry"
-    name = meaning.rule or (meaning.entry and meaning.entry.rule)
-    return meaning.layer, _named(table.causes()[name]) if name else "effect unknown"
+    if fact.varies:
+        return fact.layer, "nothing: it may differ"
+    if fact.by_doctor:
+        return fact.layer, "a check of primbench doctor"
+    if callable(fact.entry):
+        return fact.layer, "another cause for each entry"
+    name = fact.rule or (fact.entry and fact.entry.rule)
+    return fact.layer, _named(table.causes()[name]) if name else "effect unknown"
 
 
 def _named(cause: Cause) -> str:

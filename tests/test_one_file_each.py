@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -106,6 +107,14 @@ def write(document):
     rows = list(document.rows())
     return "".join("\\t".join(map(str, line)) + "\\n" for line in [rows[0], *(row.values() for row in rows)])
 '''
+FACT = """    turns: Annotated[Whole | None, _limit("How many turns it may have at once.",
+        "RLIMIT_SIGPENDING", _turns, "cpus")] = UNREAD
+    missing:"""
+READING = """
+
+def _turns(root: Path, pid: int) -> int:
+    return resource.prlimit(pid, resource.RLIMIT_SIGPENDING)[0]
+"""
 SUITE = """gemm = [{ m = 16, n = 16, k = 16 }]
 """
 
@@ -119,8 +128,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "primbench/runtimes/session.py").write_text(RUNTIME)
     (folder / "primbench/report/formats/tsv.py").write_text(FORMAT)
     limits = folder / "primbench/environment/limits.py"
-    field = '    turns: Annotated[Whole | None, Meaning("limits", "cpus")] = None\n    missing:'
-    limits.write_text(limits.read_text().replace("    missing:", field, 1))
+    limits.write_text(limits.read_text().replace("    missing:", FACT, 1) + READING)
     return folder
 
 
@@ -238,6 +246,42 @@ def test_a_field_is_told_where_two_places_are_set_beside_each_other(tree: Path, 
         "print([each.cause for each in compare(read('7.json'), read('5.json'), 'there') if 'turns' in str(each)])"
     )
     assert "['against-cpus']\n" == python(tree, "-c", asked)
+    older = json.loads((tree / "5.json").read_text())
+    del older["limits"]["turns"]
+    (tree / "older.json").write_text(json.dumps(older))
+    found = " ".join(python(tree, "-m", "primbench", "env", "diff", "7.json", "older.json").split())
+    assert "limits.turns 7 unknown (the primbench that looked did not read it yet)" in found
+
+
+def test_a_fact_is_read_shown_and_described(tree: Path) -> None:
+    held_to, _ = resource.getrlimit(resource.RLIMIT_SIGPENDING)
+    shown = python(tree, "-m", "primbench", "env")
+    assert [f"turns {held_to} RLIMIT_SIGPENDING"] == [
+        " ".join(line.split()) for line in shown.splitlines() if "turns" in line
+    ]
+    page = python(tree, "-m", "primbench", "help", "environment").replace("\\_", "_")
+    (row,) = [line for line in page.splitlines() if line.startswith("| limits.turns ")]
+    told = ["limits.turns", "How many turns it may have at once.", "", "limits", "other CPUs", "any change"]
+    assert [*told, "RLIMIT_SIGPENDING"] == [each.strip() for each in row.strip("|").split("|")]
+
+
+def test_a_fact_is_told_where_it_changes_while_a_case_runs_and_of_a_job_that_is_watched(tree: Path) -> None:
+    asked = (
+        "import resource as r; from primbench.environment import fingerprint; "
+        "from primbench.environment.later import later; told = fingerprint.collect(gpus=False); "
+        "r.setrlimit(r.RLIMIT_SIGPENDING, (5, 7)); found = later(told); "
+        "print(found.limits.turns, found.of(told).limits.turns)"
+    )
+    assert "5 5\n" == python(tree, "-c", asked)
+    sleeps = "import resource as r, time; r.setrlimit(r.RLIMIT_SIGPENDING, (5, 7)); print(); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", sleeps], stdout=subprocess.PIPE) as job:
+        try:
+            assert job.stdout is not None
+            assert job.stdout.readline()
+            watched = python(tree, "-m", "primbench", "watch", str(job.pid), "--for", "300ms", "--json", "-")
+        finally:
+            job.kill()
+    assert 5 == json.loads(watched.splitlines()[0])["limits"]["turns"]
 
 
 def test_a_field_is_a_cause_in_a_comparison(tree: Path, study: Path) -> None:

@@ -11,7 +11,7 @@ from primbench.compare.suspect import Suspect
 from primbench.doctor.cause import Cause, of
 from primbench.doctor.finding import Finding, listed
 from primbench.environment.bytecode import KEPT
-from primbench.environment.filesystems import NETWORK_LIKE, WORKING_FOLDER, kind_of
+from primbench.environment.filesystems import NETWORK_LIKE, WORKING_FOLDER
 from primbench.system.meaning import FactId
 from primbench.watching.on_disks import is_blocked, waits_for_disk
 
@@ -129,7 +129,7 @@ def on_other_files(beside: Beside) -> Iterator[Suspect]:
 def _kinds_of(records: Sequence[Record]) -> set[str]:
     """What the case was done with, without where that is mounted."""
     found = [each.measurement.algorithm for each in records if each.measurement and each.measurement.algorithm]
-    return set(map(kind_of, found))
+    return {each.partition(" on ")[0] for each in found}
 
 
 def io_uring(place: Place) -> Iterator[Finding]:

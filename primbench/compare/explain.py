@@ -98,9 +98,8 @@ def _by_places(
         parts=parts,
         evidence=[*evidence_beside(case, baseline, side, seen), *evidence(case, arm, seen)],
         noise=noise_beside(noise(case, seen), baseline, side),
-        causes=[words for _, words in found.causes],
-        likely=found.in_few_words,
-        cause=found.likely and found.likely.cause,
+        causes=found.causes,
+        likely=found.likely,
         about=found.about,
         asked_variables=asked_variables(baseline, side),
         next_experiment=_next_experiment(case, arm, (baseline, side), can_move),
@@ -113,7 +112,7 @@ def _of_refused(case: CaseComparison, differing: Difference | None, baseline: Si
     if not found:
         return None
     words, about = [each.words for each in found], [each for suspect in found for each in suspect.about]
-    return Explanation(parts=[], evidence=[], causes=words, likely=words[0], cause=found[0].cause, about=about)
+    return Explanation(parts=[], evidence=[], causes=words, likely=words[0], about=about)
 
 
 def _parts(case: CaseComparison) -> list[Activity]:

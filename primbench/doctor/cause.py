@@ -28,7 +28,7 @@ class Cause:
     """One that is known. All but its id may be left out."""
 
     id: str
-    """By which rows, findings, the ``rule`` of a field's Meaning and results name it: "cpu-quota"."""
+    """By which rows, findings, the ``rule`` of a Fact and results name it: "cpu-quota"."""
     _: KW_ONLY
     title: str | None = None
     """What a comparison calls a difference in its facts, in few words; None where that is none of what is measured."""

@@ -9,97 +9,69 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from primbench.environment.devices import Devices
-from primbench.environment.filesystems import STRICTLY, kind_of
-from primbench.environment.fingerprint import Environment
+from primbench.environment.filesystems import STRICTLY
+from primbench.environment.fingerprint import GROUPS, Environment
 from primbench.environment.libraries import Library, is_c_library
+from primbench.environment.reading import NOT_READ_YET, NOT_RECORDED
 from primbench.environment.software import Blas, Software
-from primbench.system.meaning import FactId, Meaning
+from primbench.system.meaning import Fact, FactId, fact_in, facts_of, hints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from primbench.environment.confinement import Confinement
 
 # What is put together here of several fields. kernels: of each library of ``software.blas``, those it chose.
-_KERNELS = Meaning("stack", entry=Meaning("stack", "cpu-kernels", late=True, beside=True, by_cpu=True))
+_KERNELS = Fact(layer="stack", entry=Fact(rule="cpu-kernels", layer="stack", late=True, beside=True, by_cpu=True))
 _ADDED: dict[type, dict[str, Any]] = {
     Software: {"kernels": Annotated[dict[str, list[str]], _KERNELS]},
     Devices: {
-        "gpu_count": Annotated[int | None, Meaning("limits", "gpu-count")],
-        "cuda_driver_version": Annotated[str | None, Meaning("stack", "driver")],
+        "gpu_count": Annotated[int | None, Fact(rule="gpu-count", layer="limits")],
+        "cuda_driver_version": Annotated[str | None, Fact(rule="driver", layer="stack")],
     },
 }
 
-# Read since one version or shortly before.
-_OF_LIMITS = (
-    *("io_limits", "processes_own_max", "niceness", "session_niceness", "scheduling"),
-    *("stack_bytes", "address_space_bytes", "file_size_bytes", "cpu_time_limit_s"),
-)
-
 
 @functools.cache
-def meaning_of(field: FactId) -> Meaning:
-    """What a field of ``comparable`` says.
+def meaning_of(field: FactId) -> Fact:
+    """What is declared of a field of ``comparable``.
 
-    Raises LookupError for a field of which nothing is declared.
+    Raises LookupError for a field of which nothing is.
     """
-    meaning = _within(Environment, None, field[:])
-    if meaning is None:
-        raise LookupError(f"{field}: its struct declares no Meaning for it")
-    return meaning
+    fact = _within(Environment, None, field[:])
+    if fact is None:
+        raise LookupError(f"{field}: its struct declares no Fact for it")
+    return fact
 
 
-def _within(kind: Any, meaning: Meaning | None, rest: Sequence[str | int]) -> Meaning | None:
-    """kind, meaning: of what ``rest`` lies in; all of a dictionary's entry says what that says."""
+def _within(kind: Any, fact: Fact | None, rest: Sequence[str | int]) -> Fact | None:
+    """kind, fact: of what ``rest`` lies in; all of a dictionary's entry is as that is."""
     if not rest:
-        return meaning
+        return fact
     name, *inner = rest
-    if isinstance(name, int) and meaning is not None:
+    if isinstance(name, int) and fact is not None:
         (element,) = typing.get_args(kind)
-        return _within(element, _of_element(meaning), inner)
-    if typing.get_origin(kind) is dict and meaning is not None:
-        return _of_entry(meaning, str(name))
-    of_field, own = _declared(_fields(kind)[str(name)])
-    return _within(of_field, own or (meaning and (meaning.inside or meaning)), inner)
+        return _within(element, fact.entry if isinstance(fact.entry, Fact) else fact, inner)
+    if typing.get_origin(kind) is dict and fact is not None:
+        return fact.entry(str(name)) if callable(fact.entry) else fact.entry or fact
+    hint = (hints(kind) | _ADDED.get(kind, {}))[str(name)]
+    return _within(_without_none(hint), fact_in(hint) or fact, inner)
 
 
-def _of_entry(meaning: Meaning, key: str) -> Meaning | None:
-    """What an entry of a dictionary says, where meaning is that of the dictionary."""
-    return meaning.entry(key) if callable(meaning.entry) else meaning.entry or meaning
-
-
-def _of_element(meaning: Meaning) -> Meaning:
-    """What each element of a list says, where meaning is that of the list."""
-    found = meaning.entry if isinstance(meaning.entry, Meaning) else meaning
-    return found._replace(inside=meaning.inside)
-
-
-@functools.cache
-def _fields(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind, include_extras=True) | _ADDED.get(kind, {})
-
-
-def _declared(hint: Any) -> tuple[Any, Meaning | None]:
-    """A field's type where it is not None, and what it says, if that is declared."""
-    found: Meaning | None = None
-    if typing.get_origin(hint) is Annotated:
-        found = next((each for each in hint.__metadata__ if isinstance(each, Meaning)), None)
-        hint = hint.__origin__
-    if type(None) in typing.get_args(hint):
-        hint = next(each for each in typing.get_args(hint) if each is not type(None))
-    return hint, found
+def _without_none(hint: Any) -> Any:
+    """A field's type where it is not None."""
+    kind = hint.__origin__ if typing.get_origin(hint) is Annotated else hint
+    kinds = typing.get_args(kind)
+    return next(each for each in kinds if each is not type(None)) if type(None) in kinds else kind
 
 
 def comparable(environment: Environment, other: Environment) -> dict[str, Any]:
     """The environment as plain values, with what identifies a thing in place of where it lies."""
     found: dict[str, Any] = msgspec.to_builtins(environment, str_keys=True)
-    software = environment.software
-    found["software"] |= _loaded(software, other.software)
-    for group in (found["machine"], found["confinement"], found["devices"]):
-        group["missing"] |= _unread(group, group)
-    found["limits"]["missing"] |= _unread(found["limits"], ("cpu_group_depth",))
-    if environment.limits.io_limits is None:  # without limits it is []
-        found["limits"]["missing"] |= _unread(found["limits"], _OF_LIMITS)
+    for name, kind in GROUPS.items():
+        reason = NOT_RECORDED if kind is Software else NOT_READ_YET
+        found[name]["missing"] = _unread(found[name], facts_of(kind), reason) | found[name]["missing"]
+    found["software"] |= _loaded(environment.software, other.software, found["software"]["missing"])
     runtime = found["confinement"]["runtime"]
     if runtime is not None:
         del runtime["evidence"]
@@ -109,10 +81,10 @@ def comparable(environment: Environment, other: Environment) -> dict[str, Any]:
     return found | {"devices": _devices(found["devices"])}
 
 
-def _unread(group: Mapping[str, Any], fields: Iterable[str]) -> dict[str, str]:
-    """Reasons for those of the fields that are None without one, as an older primbench leaves them."""
-    names = [name for name in fields if group[name] is None and name not in group["missing"]]
-    return dict.fromkeys(names, "the primbench that looked did not read it yet")
+def _unread(group: Mapping[str, Any], facts: Mapping[str, Fact], reason: str) -> dict[str, str]:
+    """A reason for each fact that is None, as an older primbench leaves them, and not because there is no limit."""
+    names = [name for name, fact in facts.items() if group[name] is None and not fact.is_no_limit]
+    return dict.fromkeys(names, reason)
 
 
 def _folders(own: Confinement, other: Confinement) -> dict[str, dict[str, str]]:
@@ -130,8 +102,8 @@ def _folders(own: Confinement, other: Confinement) -> dict[str, dict[str, str]]:
 
 def _mount(where: str, other: str | None) -> str:
     """The kind of file system alone where it is the same in both places: mounted elsewhere, it is no slower."""
-    kind = kind_of(where)
-    return kind if other is not None and kind_of(other) == kind else where
+    kind = where.partition(" on ")[0]
+    return kind if other is not None and other.partition(" on ")[0] == kind else where
 
 
 def _noted(how: str, other: str | None) -> str:
@@ -139,11 +111,9 @@ def _noted(how: str, other: str | None) -> str:
     return how if STRICTLY in (how, other) else "relatime"
 
 
-def _loaded(software: Software, other: Software) -> dict[str, Any]:
-    """What an older primbench did not record is not known."""
-    unread = [name for name in Software.__struct_fields__ if getattr(software, name) is None]
-    missing = dict.fromkeys(unread, "not recorded") | software.missing
-    found: dict[str, Any] = {"missing": missing}
+def _loaded(software: Software, other: Software, missing: dict[str, str]) -> dict[str, Any]:
+    """missing: of the software, to which is added why its kernels are not known."""
+    found: dict[str, Any] = {}
     if software.libraries is not None:
         found["libraries"] = _libraries(software.libraries, other.libraries or {})
     if software.preloads is not None:
@@ -151,7 +121,7 @@ def _loaded(software: Software, other: Software) -> dict[str, Any]:
     if software.providers is not None:
         found["providers"] = _providers(software.providers, other.providers or {})
     if software.blas is None:
-        missing["kernels"] = missing.get("blas", "not recorded")
+        missing["kernels"] = missing["blas"]
         return found
     return found | _of_blas(software.blas)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from primbench.spec.confidential import hidden, is_secret
 from primbench.spec.variables import CACHE_SIZES, INSTRUCTIONS, is_for_libraries
 from primbench.system.files import utf8
-from primbench.system.meaning import Meaning
+from primbench.system.meaning import Fact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,11 +95,11 @@ _TOLD_BY_WHAT_IT_GIVES = re.compile(
 )  # libraries, GPUs
 
 
-def of_variable(name: str) -> Meaning:
+def of_variable(name: str) -> Fact:
     """What it means that a variable is set otherwise."""
-    return Meaning(
-        "limits" if _OF_LIMITS.fullmatch(name) else "stack",
-        next((rule for rule, names in _RULES.items() if re.fullmatch(names, name)), "variables"),
+    return Fact(
+        rule=next((rule for rule, names in _RULES.items() if re.fullmatch(names, name)), "variables"),
+        layer="limits" if _OF_LIMITS.fullmatch(name) else "stack",
         varies=_VARIES.fullmatch(name) is not None,
         more_is_slower=_SLOWS.fullmatch(name) is not None,
         read_by=next((re.compile(libraries) for start, libraries in _READERS.items() if re.match(start, name)), None),
@@ -112,10 +112,11 @@ def is_told_by_what_it_gives(name: str) -> bool:
     return _TOLD_BY_WHAT_IT_GIVES.fullmatch(name) is not None
 
 
-def of_file(name: str) -> Meaning:
+def of_file(name: str) -> Fact:
     """What it means that a configuration file holds something else."""
     rule = next((rule for names, rule in _RULES_OF_FILES.items() if re.fullmatch(names, name)), "variables")
-    return Meaning("stack", rule, read_by=re.compile(r"numba/.+") if "numba" in name else None, by_itself=True)
+    read_by = re.compile(r"numba/.+") if "numba" in name else None
+    return Fact(rule=rule, layer="stack", read_by=read_by, by_itself=True)
 
 
 def variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -5,28 +5,23 @@ from __future__ import annotations
 import ctypes
 import errno
 import functools
+import math
 import os
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from primbench.environment import container, costs
+from primbench.environment import filesystems as folders
 from primbench.environment.container import Runtime
-from primbench.environment.filesystems import (
-    FILES_OF,
-    SHARED_MEMORY,
-    access_times,
-    far_mounts,
-    filesystems,
-    steps_to_temporary_files,
-)
-from primbench.environment.reading import Reader, of_process, read_all
+from primbench.environment.filesystems import FILES_OF, SHARED_MEMORY
+from primbench.environment.reading import read_all
 from primbench.numa import mempolicy
 from primbench.quantities import Amount, Seconds, Whole
-from primbench.system import loopback
-from primbench.system.capabilities import capabilities
+from primbench.system import capabilities as rights
+from primbench.system import loopback as of_sockets
 from primbench.system.files import attempt, labelled_bytes, labelled_value, read_mounts, utf8, whole_number
-from primbench.system.meaning import NOTHING, Meaning
+from primbench.system.meaning import Fact, facts_of
 from primbench.system.namespaces import FIRST_NAMESPACES
 from primbench.system.processes import folder_of, named, processes
 
@@ -41,90 +36,122 @@ _FEW_CALLS = 50
 _IO_URING_SETUP = 425  # one number on all architectures since Linux 5.1
 
 
-def _of_namespace(kind: str) -> Meaning:
+_told = functools.partial(Fact, layer="confinement")
+_own = functools.partial(_told, of_others=False)
+_of_far_mounts = _told(rule="files", set_by="fuse_overlay")
+_of_loopback = _told(rule="loopback")
+
+
+def _of_namespace(kind: str) -> Fact:
     set_by = {"ipc": "ipc", "net": "network"}.get(kind)
-    return Meaning("confinement", varies=kind == "mnt", set_by=set_by, first=FIRST_NAMESPACES.get(kind))
+    return _told(varies=kind == "mnt", set_by=set_by, first=FIRST_NAMESPACES.get(kind))
 
 
-def _of_folder(what: str) -> Meaning:
+def _of_folder(what: str) -> Fact:
     rule = "shared-memory" if what == SHARED_MEMORY else "files"
-    return Meaning("confinement", rule, set_by="root", beside=what.startswith(FILES_OF))
+    return _told(rule=rule, set_by="root", beside=what.startswith(FILES_OF))
 
 
-def _of_access_times(what: str) -> Meaning:
-    return Meaning("confinement", "access-times", beside=what.startswith(FILES_OF))
+def _of_access_times(what: str) -> Fact:
+    return _told(rule="access-times", beside=what.startswith(FILES_OF))
 
 
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
-    """None is unknown, with the reason in ``missing`` under the field's name.
+    """None is unknown, with the reason in ``missing`` under the field's name."""
 
-    seccomp: "disabled", "strict" or "filter"; seccomp_filters: how many stand behind one another.
-    speculation_store_bypass, speculation_indirect_branch: the kernel's words for this process.
-    capabilities: the effective ones, by name, such as "CAP_SYS_NICE".
-    lsm_profile: of this process; "none" where no security module at work gives any.
-    namespaces: kind -> the kernel's identity of it, such as "mnt:[4026531841]", equal where two processes share it.
-    root_user: whether it is root in its user namespace; user_map: as /proc/self/uid_map has it.
-    root_filesystem: type of what is mounted on /. filesystems: by what a folder is for, such as "home", the type of
-    what holds it and where that is mounted: "9p on /mnt/c".
-    transparent_hugepage_disabled: for this process alone, by prctl.
-    access_times: by what a folder is for, what of a mount's options says when reading a file is noted in it.
-    temporary_steps: names and links on the way to the folder for temporary files, which is gone for each file opened.
-    far_mounts: what else is mounted over a network or by a program, such as "/models" -> "nfs4".
-    set_mempolicy, mbind, move_pages, io_uring: "allowed" or the name of the error, by a call that changes nothing.
-    system_call_s: cost of a cheap one (getppid), which a filter makes dearer, without what Python adds.
-    open_file_s: what opening the interpreter's file and closing it takes, whoever looks at it meanwhile.
-    open_temporary_s: the same of a file in the folder for temporary ones, or in a case's own, once that is over.
-    packet_s: what a datagram to this process itself takes by the loopback, whoever looks at it.
-    interruptions_hz: how often what only computes is stopped for a moment, the least but one of a few readings.
-    probed: whether the kernel stops at a function of a library that this process has called (uprobe).
-    loopback: how processes of one machine reach each other by sockets here: "mtu", "queue" (which may delay packets or
-    hold them to a rate) and TCP's settings.
-    locked_bytes: of its memory, which is never given back and is there as soon as it is asked for (mlockall).
-    tracer: number and name of the process that traces this one, such as "4242 (strace)"; "none".
-    watchers: of processes that are seen to watch events of the kernel, as perf does; [] where system calls are quick.
-    """
-
-    runtime: Annotated[Runtime | None, Meaning("confinement", "runtime")] = None
-    seccomp: Annotated[str | None, Meaning("confinement", "filters", set_by="seccomp")] = None
-    seccomp_filters: Annotated[Whole | None, Meaning("confinement", "filters", set_by="seccomp")] = None
-    no_new_privileges: Annotated[bool | None, Meaning("confinement")] = None
-    speculation_store_bypass: Annotated[str | None, Meaning("confinement", "mitigations", set_by="seccomp")] = None
-    speculation_indirect_branch: Annotated[str | None, Meaning("confinement", "mitigations", set_by="seccomp")] = None
-    capabilities: Annotated[list[str] | None, Meaning("confinement")] = None
-    lsm_profile: Annotated[str | None, Meaning("confinement", "filters")] = None
-    namespaces: Annotated[dict[str, str] | None, Meaning("confinement", entry=_of_namespace)] = None
-    root_user: Annotated[bool | None, Meaning("confinement")] = None
-    user_map: Annotated[list[str] | None, Meaning("confinement")] = None
-    root_filesystem: Annotated[str | None, Meaning("confinement", "files", set_by="root")] = None
-    filesystems: Annotated[dict[str, str] | None, Meaning("confinement", "files", entry=_of_folder)] = None
-    access_times: Annotated[dict[str, str] | None, Meaning("confinement", "access-times", entry=_of_access_times)] = (
-        None
-    )
-    temporary_steps: Annotated[Whole | None, Meaning("confinement", "long-path", more_is_slower=True)] = None
-    far_mounts: Annotated[
-        dict[str, str] | None,
-        Meaning("confinement", "files", entry=Meaning("confinement", "files", set_by="fuse_overlay")),
-    ] = None
-    transparent_hugepage_disabled: Annotated[bool | None, Meaning("confinement", "huge-pages")] = None
-    set_mempolicy: Annotated[str | None, Meaning("confinement", "memory", by_doctor=True, set_by="cap_add")] = None
-    mbind: Annotated[str | None, Meaning("confinement", "memory", by_doctor=True, set_by="cap_add")] = None
-    move_pages: Annotated[str | None, Meaning("confinement")] = None
-    io_uring: Annotated[str | None, Meaning("confinement", "io-uring", set_by="seccomp")] = None
-    system_call_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
-    open_file_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
-    open_temporary_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
-    packet_s: Annotated[Seconds | None, Meaning("confinement", varies=True)] = None
-    interruptions_hz: Annotated[Amount | None, Meaning("confinement", varies=True)] = None
-    probed: Annotated[bool | None, Meaning("confinement", by_doctor=True)] = None
-    loopback: Annotated[dict[str, str] | None, Meaning("confinement", entry=Meaning("confinement", "loopback"))] = None
-    locked_bytes: Annotated[Whole | None, NOTHING] = None
-    tracer: Annotated[str | None, Meaning("confinement", varies=True, by_doctor=True)] = None
-    watchers: Annotated[list[str] | None, Meaning("confinement", varies=True)] = None
+    # fmt: off
+    runtime: Annotated[Runtime | None, _told("The container runtime that it is in, with the evidence.",
+        "variables, /proc/self, marker files: see its evidence", container.detect, "runtime")] = None
+    seccomp: Annotated[str | None, _told("Whether system calls are filtered: disabled, strict or filter.",
+        "/proc/self/status Seccomp", _seccomp, "filters", set_by="seccomp")] = None
+    seccomp_filters: Annotated[Whole | None, _told("How many filters of system calls stand behind one another.",
+        "/proc/self/status Seccomp_filters", _status_number("Seccomp_filters"), "filters", set_by="seccomp")] = None
+    no_new_privileges: Annotated[bool | None, _told("Whether no program that it starts gets more rights than it has.",
+        "/proc/self/status NoNewPrivs", _no_new_privileges)] = None
+    speculation_store_bypass: Annotated[str | None, _told(
+        "The kernel's words for how loads are kept from passing stores in this process.",
+        "/proc/self/status Speculation_Store_Bypass", _status("Speculation_Store_Bypass"), "mitigations",
+        set_by="seccomp")] = None
+    speculation_indirect_branch: Annotated[str | None, _told(
+        "The kernel's words for how indirect branches are kept from being guessed in this process.",
+        "/proc/self/status SpeculationIndirectBranch", _status("SpeculationIndirectBranch"), "mitigations",
+        set_by="seccomp")] = None
+    capabilities: Annotated[list[str] | None, _told("The capabilities in effect, by name, such as CAP_SYS_NICE.",
+        "/proc/self/status CapEff", rights.capabilities)] = None
+    lsm_profile: Annotated[str | None, _told(
+        "The profile that a security module holds it to; none where no module at work gives any.",
+        "/proc/self/attr/current", _lsm_profile, "filters")] = None
+    namespaces: Annotated[dict[str, str] | None, _told(
+        "By kind the kernel's name of each namespace, such as mnt:[4026531841], alike where two processes share it.",
+        "/proc/self/ns", _namespaces, entry=_of_namespace)] = None
+    root_user: Annotated[bool | None, _told("Whether it is root in its user namespace.",
+        "/proc/self/status Uid", _root_user)] = None
+    user_map: Annotated[list[str] | None, _told("Which users of its namespace are which outside, by ranges.",
+        "/proc/self/uid_map", _user_map)] = None
+    root_filesystem: Annotated[str | None, _told("The kind of file system that is mounted on /.",
+        "/proc/self/mountinfo", _root_filesystem, "files", set_by="root")] = None
+    filesystems: Annotated[dict[str, str] | None, _told(
+        "By what a folder is for, the kind of file system that holds it and where that is mounted: 9p on /mnt/c.",
+        "/proc/self/mountinfo, and which folders are used", folders.filesystems, "files", entry=_of_folder)] = None
+    access_times: Annotated[dict[str, str] | None, _told(
+        "By what a folder is for, what of a mount's options says when reading a file is noted in it.",
+        "/proc/self/mountinfo", folders.access_times, "access-times", entry=_of_access_times)] = None
+    temporary_steps: Annotated[Whole | None, _own(
+        "Names and links on the way to the folder for temporary files, which is gone for each file that is opened.",
+        "TMPDIR, readlink()", lambda root: folders.steps_to_temporary_files(), "long-path", more_is_slower=True)] = None
+    far_mounts: Annotated[dict[str, str] | None, _told(
+        "What else is mounted over a network or by a program, with its kind: /models is nfs4.",
+        "/proc/self/mountinfo", folders.far_mounts, "files", entry=_of_far_mounts)] = None
+    transparent_hugepage_disabled: Annotated[bool | None, _told("Whether it alone has no huge pages, by prctl.",
+        "prctl(PR_GET_THP_DISABLE)", _transparent_hugepage_disabled, "huge-pages")] = None
+    set_mempolicy: Annotated[str | None, _own("Allowed, or the name of the error, by a call that changes nothing.",
+        "set_mempolicy(), refused before it changes anything", _permission("set_mempolicy"), "memory",
+        by_doctor=True, set_by="cap_add")] = None
+    mbind: Annotated[str | None, _own("Allowed, or the name of the error, by a call that changes nothing.",
+        "mbind(), refused before it changes anything", _permission("mbind"), "memory",
+        by_doctor=True, set_by="cap_add")] = None
+    move_pages: Annotated[str | None, _own("Allowed, or the name of the error, by a call that changes nothing.",
+        "move_pages() of one page, asking only", _permission("move_pages"))] = None
+    io_uring: Annotated[str | None, _own("Allowed, or the name of the error, by a call that changes nothing.",
+        "io_uring_setup(), without a place for its rings", _io_uring, "io-uring", set_by="seccomp")] = None
+    system_call_s: Annotated[Seconds | None, _own(
+        "What a cheap system call (getppid) takes without what Python adds, which a filter makes dearer.",
+        "getppid() beside getpagesize(), measured", costs.system_call_s, varies=True, noted_from=0.5e-6)] = None
+    open_file_s: Annotated[Seconds | None, _own(
+        "What opening the interpreter's file and closing it takes, whoever looks at it meanwhile.",
+        "open() and close() of the interpreter, measured", costs.open_file_s, varies=True, noted_from=20e-6)] = None
+    open_temporary_s: Annotated[Seconds | None, _own(
+        "The same of a file in the folder for temporary ones, or in a case's own, once that is over.",
+        "open() and close() of a file in the folder for temporary ones, measured", costs.open_temporary_file_s,
+        varies=True, noted_from=20e-6)] = None
+    packet_s: Annotated[Seconds | None, _own(
+        "What a datagram to this process itself takes by the loopback, whoever looks at it.",
+        "a datagram to oneself by the loopback, measured", costs.packet_s, varies=True)] = None
+    interruptions_hz: Annotated[Amount | None, _own(
+        "How often what only computes is stopped for a moment, the least but one of a few counts, by steps of 2000 Hz.",
+        "gaps between looks at the clock, measured", costs.interruptions_hz, varies=True, noted_from=2000.0)] = None
+    probed: Annotated[bool | None, _told(
+        "Whether the kernel stops at a function of a library that this process has called (uprobe).",
+        "/proc/self/maps [uprobes]", _probed, by_doctor=True, noted_from=0.0)] = None
+    loopback: Annotated[dict[str, str] | None, _own(
+        "What connects processes of one machine by sockets: mtu, queue (which may hold packets), TCP's settings.",
+        "SIOCGIFMTU and RTM_GETQDISC of lo, /proc/sys/net/ipv4/tcp_*", of_sockets.loopback,
+        entry=_of_loopback, noted_from=0.0)] = None
+    locked_bytes: Annotated[Whole | None, Fact(
+        "Memory that is never given back and is there as soon as it is asked for (mlockall).",
+        "/proc/self/status VmLck", _locked_bytes)] = None
+    tracer: Annotated[str | None, _told(
+        "Number and name of the process that traces this one, such as 4242 (strace); none.",
+        "/proc/self/status TracerPid", tracer_of, varies=True, by_doctor=True, noted_from=0.0)] = None
+    watchers: Annotated[list[str] | None, _own(
+        "Processes that are seen to watch events of the kernel, as perf does; none where system calls are quick.",
+        "/proc/*/fd: perf_event, bpf-raw-tracepoint", _watchers, varies=True, noted_from=math.inf)] = None
+    # fmt: on
     missing: dict[str, str] = {}
 
 
 def collect(root: Path, pid: int = 0) -> Confinement:
-    return Confinement(**read_all(READERS, root, pid))
+    return Confinement(**read_all(facts_of(Confinement), root, pid))
 
 
 def _status(label: str) -> Callable[[Path, int], str]:
@@ -250,43 +277,3 @@ def _open_files(root: Path, pid: int) -> list[str]:
     folder = folder_of(root, pid) / "fd"
     files = attempt({}, "", lambda: os.listdir(folder)) or []
     return [attempt({}, "", functools.partial(os.readlink, folder / file)) or "" for file in files]
-
-
-_STATUS = "/proc/self/status"
-READERS = {
-    "runtime": of_process("variables, /proc/self, marker files: see its evidence", container.detect),
-    "seccomp": of_process(f"{_STATUS} Seccomp", _seccomp),
-    "seccomp_filters": of_process(f"{_STATUS} Seccomp_filters", _status_number("Seccomp_filters")),
-    "no_new_privileges": of_process(f"{_STATUS} NoNewPrivs", _no_new_privileges),
-    "speculation_store_bypass": of_process(f"{_STATUS} Speculation_Store_Bypass", _status("Speculation_Store_Bypass")),
-    "speculation_indirect_branch": of_process(
-        f"{_STATUS} SpeculationIndirectBranch", _status("SpeculationIndirectBranch")
-    ),
-    "capabilities": of_process(f"{_STATUS} CapEff", capabilities),
-    "lsm_profile": of_process("/proc/self/attr/current", _lsm_profile),
-    "namespaces": of_process("/proc/self/ns", _namespaces),
-    "root_user": of_process(f"{_STATUS} Uid", _root_user),
-    "user_map": of_process("/proc/self/uid_map", _user_map),
-    "root_filesystem": of_process("/proc/self/mountinfo", _root_filesystem),
-    "filesystems": of_process("/proc/self/mountinfo, and which folders are used", filesystems),
-    "access_times": of_process("/proc/self/mountinfo", access_times),
-    "temporary_steps": Reader("TMPDIR, readlink()", lambda root: steps_to_temporary_files()),
-    "far_mounts": of_process("/proc/self/mountinfo", far_mounts),
-    "transparent_hugepage_disabled": of_process("prctl(PR_GET_THP_DISABLE)", _transparent_hugepage_disabled),
-    "set_mempolicy": Reader("set_mempolicy(), refused before it changes anything", _permission("set_mempolicy")),
-    "mbind": Reader("mbind(), refused before it changes anything", _permission("mbind")),
-    "move_pages": Reader("move_pages() of one page, asking only", _permission("move_pages")),
-    "io_uring": Reader("io_uring_setup(), without a place for its rings", _io_uring),
-    "system_call_s": Reader("getppid() beside getpagesize(), measured", costs.system_call_s),
-    "open_file_s": Reader("open() and close() of the interpreter, measured", costs.open_file_s),
-    "open_temporary_s": Reader(
-        "open() and close() of a file in the folder for temporary ones, measured", costs.open_temporary_file_s
-    ),
-    "packet_s": Reader("a datagram to oneself by the loopback, measured", costs.packet_s),
-    "interruptions_hz": Reader("gaps between looks at the clock, measured", costs.interruptions_hz),
-    "probed": of_process("/proc/self/maps [uprobes]", _probed),
-    "loopback": Reader("SIOCGIFMTU and RTM_GETQDISC of lo, /proc/sys/net/ipv4/tcp_*", loopback.loopback),
-    "locked_bytes": of_process(f"{_STATUS} VmLck", _locked_bytes),
-    "tracer": of_process(f"{_STATUS} TracerPid", tracer_of),
-    "watchers": Reader("/proc/*/fd: perf_event, bpf-raw-tracepoint", _watchers),
-}

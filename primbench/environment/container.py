@@ -12,7 +12,7 @@ import msgspec
 from primbench.runtimes.runtime import Signs
 from primbench.runtimes.table import known
 from primbench.system.files import Mount, attempt, read_mounts, utf8
-from primbench.system.meaning import NOTHING, Meaning
+from primbench.system.meaning import Fact
 from primbench.system.namespaces import FIRST_NAMESPACES
 from primbench.system.processes import environ_of, folder_of, root_of
 
@@ -50,16 +50,15 @@ def _signs() -> dict[str, Signs]:
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
-    """name: "host", or of a runtime, such as "podman", of those that an arm may name and some others;
-    None where the evidence contradicts itself or only says that this is some container.
+    """The container runtime that a process is in, as far as the evidence tells."""
 
-    in_container: None where not even that is known. evidence: what was seen, strongest first, in words with the file
-    or variable it was seen in.
-    """
-
-    name: str | None
-    in_container: Annotated[bool | None, Meaning("confinement")]
-    evidence: Annotated[list[str], NOTHING]
+    # fmt: off
+    name: Annotated[str | None, Fact(
+        "Of those that an arm may name and some others, such as podman, or host; none where the evidence contradicts "
+        "itself or only says that this is some container.", rule="runtime", layer="confinement")]
+    in_container: Annotated[bool | None, Fact("Whether it is a container, if that is known.", layer="confinement")]
+    evidence: Annotated[list[str], Fact("What was seen and in what file or variable, the strongest first.")]
+    # fmt: on
 
 
 class _Clue(NamedTuple):

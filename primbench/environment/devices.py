@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from pathlib import Path
@@ -10,34 +11,39 @@ from typing import Annotated
 import msgspec
 
 from primbench.environment import rdma
-from primbench.environment.reading import of_process, read_all
+from primbench.environment.reading import read_all
 from primbench.system import gpu
 from primbench.system.files import utf8
 from primbench.system.gpu import Gpu
 from primbench.system.gpu_processes import devices_of
-from primbench.system.meaning import Meaning
+from primbench.system.meaning import Fact, facts_of
 from primbench.system.processes import environ_of, folder_of, root_of
 
-_GPUS = Meaning("machine", entry=Meaning("limits"), inside=Meaning("machine", "gpu"))  # handed in or not
+_of_one = Fact(layer="limits")  # handed in or not
+_confined = functools.partial(Fact, layer="confinement")
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
-    """None is unknown, with the reason in ``missing`` under the field's name.
+    """None is unknown, with the reason in ``missing`` under the field's name."""
 
-    gpus: None where they were not asked for; of another process, those that it has open. gpu_files: NVIDIA's device
-    files, and /dev/dxg, by which WSL2 reaches GPUs of any maker. driver_version: by /proc, so known without NVML, too;
-    driver_is_open: of its modules. mps_control: whether a multi-process service can be reached here, by its pipe's
-    folder; mps_of_another: whether it is of a user that is neither root nor this one. infiniband_files: those of
-    adapters.
-    """
-
-    gpus: Annotated[list[Gpu] | None, _GPUS] = None
-    gpu_files: Annotated[list[str] | None, Meaning("confinement")] = None
-    driver_version: Annotated[str | None, Meaning("stack", "driver")] = None
-    driver_is_open: Annotated[bool | None, Meaning("machine", "driver")] = None
-    mps_control: Annotated[bool | None, Meaning("confinement", "mps")] = None
-    mps_of_another: Annotated[bool | None, Meaning("confinement", "mps")] = None
-    infiniband_files: Annotated[list[str] | None, Meaning("confinement", "network")] = None
+    # fmt: off
+    gpus: Annotated[list[Gpu] | None, Fact("The GPUs that this process sees, where they were asked for.",
+        "NVML; of another process, those that it has open", _gpus, layer="machine", entry=_of_one)] = None
+    gpu_files: Annotated[list[str] | None, _confined(
+        "NVIDIA's device files, and /dev/dxg, by which WSL2 reaches GPUs of any maker.",
+        "/dev/nvidia*, /dev/dxg", _gpu_files)] = None
+    driver_version: Annotated[str | None, Fact("The version of NVIDIA's driver, which is known without NVML, too.",
+        "/proc/driver/nvidia/version", lambda root, pid: _driver_version(root), "driver", layer="stack")] = None
+    driver_is_open: Annotated[bool | None, Fact("Whether the driver's modules are the open ones.",
+        "/proc/driver/nvidia/version", lambda root, pid: rdma.driver_is_open(root), "driver", layer="machine")] = None
+    mps_control: Annotated[bool | None, _confined(
+        "Whether a multi-process service can be reached here, by its pipe's folder.",
+        "$CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_control, "mps")] = None
+    mps_of_another: Annotated[bool | None, _confined("Whether that is of a user that is neither root nor this one.",
+        "owner of the pipe in $CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_of_another, "mps")] = None
+    infiniband_files: Annotated[list[str] | None, _confined("Device files by which adapters are reached.",
+        "/dev/infiniband", lambda root, pid: rdma.device_files(root_of(root, pid)), "network")] = None
+    # fmt: on
     missing: dict[str, str] = {}
 
     def gpu(self, device: str) -> Gpu | None:
@@ -47,7 +53,8 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def collect(root: Path, pid: int = 0, *, gpus: bool) -> Devices:
-    return Devices(**read_all(READERS if gpus else READERS | {"gpus": of_process("NVML", _not_asked)}, root, pid))
+    facts = facts_of(Devices)
+    return Devices(**read_all(facts if gpus else facts | {"gpus": Fact(read=_not_asked)}, root, pid))
 
 
 def _not_asked(root: Path, pid: int) -> None:
@@ -87,17 +94,6 @@ def _mps_control(root: Path, pid: int) -> bool:
 def _mps_of_another(root: Path, pid: int) -> bool:
     pipe = _mps_pipe(root, pid)
     return pipe.exists() and pipe.stat().st_uid not in (0, folder_of(root, pid).stat().st_uid if pid else os.geteuid())
-
-
-READERS = {
-    "gpus": of_process("NVML; of another process, those that it has open", _gpus),
-    "gpu_files": of_process("/dev/nvidia*, /dev/dxg", _gpu_files),
-    "driver_version": of_process("/proc/driver/nvidia/version", lambda root, pid: _driver_version(root)),
-    "driver_is_open": of_process("/proc/driver/nvidia/version", lambda root, pid: rdma.driver_is_open(root)),
-    "mps_control": of_process("$CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_control),
-    "mps_of_another": of_process("owner of the pipe in $CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_of_another),
-    "infiniband_files": of_process("/dev/infiniband", lambda root, pid: rdma.device_files(root_of(root, pid))),
-}
 
 
 def has_gpu_node(root: Path = Path("/")) -> bool:

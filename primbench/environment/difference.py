@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from primbench.environment.comparable import comparable, meaning_of
 from primbench.environment.words import are_alike
-from primbench.system.meaning import FactId, Layer, Meaning
+from primbench.system.meaning import Fact, FactId, Layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,9 +132,9 @@ def _changes_of_value(field: FactId, a: Any, b: Any, why_a: str | None, why_b: s
         yield Change(field=field, kind=kind, a=a, b=b, reason=reasons[0] if reasons else None)
 
 
-def _kind(meaning: Meaning, a: Any, b: Any, *, unknown: bool) -> Kind:
-    both_beside_the_first = None not in (meaning.first, a, b) and meaning.first not in (a, b)
-    if meaning.varies or both_beside_the_first:
+def _kind(fact: Fact, a: Any, b: Any, *, unknown: bool) -> Kind:
+    both_beside_the_first = None not in (fact.first, a, b) and fact.first not in (a, b)
+    if fact.varies or both_beside_the_first:
         return "varies"
     return "unknown" if unknown else "differs"
 

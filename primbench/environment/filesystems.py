@@ -61,11 +61,6 @@ def filesystems(root: Path, pid: int = 0) -> dict[str, str]:
     return {what: where for what, where in found.items() if where}
 
 
-def kind_of(where: str) -> str:
-    """Of what ``filesystems`` says, the kind alone: "9p"."""
-    return where.partition(" on ")[0]
-
-
 def access_times(root: Path, pid: int = 0) -> dict[str, str]:
     """What is read from a folder -> when that is noted in the file: mount(8). A kernel that stands in for Linux lists
     no such options: then there are none.

@@ -17,21 +17,28 @@ from primbench.environment.machine import Machine
 from primbench.environment.software import Software
 from primbench.numa.scan import described_nodes
 from primbench.numa.topology import Node
-from primbench.system.meaning import NOTHING, Meaning
+from primbench.system.meaning import Fact, FactId, facts_of
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """What one process observed of its place. None is unknown, with the reason in ``missing`` under its name."""
 
-    time_utc: Annotated[str, NOTHING]
-    primbench_version: Annotated[str, Meaning("stack")]
+    time_utc: Annotated[str, Fact("When it was looked at.")]
+    primbench_version: Annotated[str, Fact("The version of primbench that looked.", layer="stack")]
     machine: Machine
     limits: Limits
     confinement: Confinement
     software: Software
     devices: Devices
-    nodes: Annotated[list[Node] | None, Meaning("machine", "machine")]
+    nodes: Annotated[
+        list[Node] | None, Fact("NUMA nodes.", "/sys/devices/system/node", rule="machine", layer="machine")
+    ]
     missing: dict[str, str]
+
+
+GROUPS: dict[str, type] = {
+    "machine": Machine, "limits": Limits, "confinement": Confinement, "software": Software, "devices": Devices,
+}  # fmt: skip
 
 
 def collect(root: Path = Path("/"), pid: int = 0, *, gpus: bool) -> Environment:
@@ -54,9 +61,12 @@ def collect(root: Path = Path("/"), pid: int = 0, *, gpus: bool) -> Environment:
     )
 
 
+def facts() -> dict[FactId, Fact]:
+    """All that is declared of a place, group by group; what lies within a field is not among them."""
+    of_groups = {FactId(name, field): fact for name, kind in GROUPS.items() for field, fact in facts_of(kind).items()}
+    return of_groups | {FactId(name): fact for name, fact in facts_of(Environment).items()}
+
+
 def sources() -> dict[str, str]:
     """Where each value is read, by group and field: "machine.governor" -> a file, a system call or a variable."""
-    groups = {"machine": machine, "limits": limits, "confinement": confinement, "software": software}
-    tables = {name: group.READERS for name, group in groups.items()} | {"devices": devices.READERS}
-    found = {f"{name}.{field}": reader.source for name, table in tables.items() for field, reader in table.items()}
-    return found | {"nodes": "/sys/devices/system/node"}
+    return {str(field): fact.source for field, fact in facts().items() if fact.source}

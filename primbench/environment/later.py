@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from primbench.environment import confinement, limits
-from primbench.environment.comparable import meaning_of
 from primbench.environment.confinement import Confinement
 from primbench.environment.costs import open_temporary_s
-from primbench.environment.limits import READERS, Limits
+from primbench.environment.devices import Devices
+from primbench.environment.fingerprint import GROUPS, Environment
+from primbench.environment.limits import Limits
+from primbench.environment.machine import Machine
 from primbench.environment.reading import read_all
+from primbench.environment.software import Software
 from primbench.system.files import attempt
-from primbench.system.meaning import FactId
+from primbench.system.meaning import Fact, facts_of
 
-if TYPE_CHECKING:
-    from primbench.environment.fingerprint import Environment
-
-# By how much more a reading tells of another place: the same one reads otherwise each time, and interruptions are
-# counted in steps of 2000 Hz.
-_NOTABLE = {"interruptions_hz": 2000.0, "open_file_s": 20e-6, "open_temporary_s": 20e-6, "system_call_s": 0.5e-6}
 # Beside load one look in a hundred counts interruptions that the next does not: what changed for good is seen again.
 _LOOKS = 3
-_SETTINGS = ("probed", "loopback", "tracer")
-_CHANGEABLE = {name: confinement.READERS[name] for name in (*_SETTINGS, *_NOTABLE, "watchers")}
 
 
-class Later(msgspec.Struct, frozen=True, kw_only=True):
-    """Both as a whole, where any field of them that says something of the place has another value by now."""
+class Later(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Groups as a whole, where a fact of any of them is told by now, by its ``noted_from``; None as they were."""
 
     limits: Limits
     confinement: Confinement
+    machine: Machine | None = None
+    software: Software | None = None
+    devices: Devices | None = None
 
     def of(self, told: Environment) -> Environment:
         """The place as it was then."""
-        return replace(told, limits=self.limits, confinement=self.confinement)
+        return replace(told, **{name: group for name in GROUPS if (group := getattr(self, name)) is not None})
 
 
 def later(told: Environment, folder: str | None = None, root: Path = Path("/")) -> Later | None:
@@ -47,31 +44,35 @@ def later(told: Environment, folder: str | None = None, root: Path = Path("/")) 
     folder: where temporary files are opened; None is where all others are.
     """
     for _ in range(_LOOKS):
-        found = _look(told, folder, root)
-        if not _is_other(told.limits, told.confinement, found):
+        now = {name: _look(getattr(told, name), facts, folder, root) for name, facts in _again().items()}
+        if not any(_is_other(getattr(told, name), group, _again()[name]) for name, group in now.items()):
             return None
-    return found
+    return Later(**now)
 
 
-def _look(told: Environment, folder: str | None, root: Path) -> Later:
-    now = read_all(_CHANGEABLE, root)
-    opened_s = attempt({}, "", lambda: open_temporary_s(folder)) if folder else None
+def _again() -> dict[str, dict[str, Fact]]:
+    """What is read again, group by group."""
+    found = {
+        group: {name: fact for name, fact in facts_of(kind).items() if fact.noted_from is not None}
+        for group, kind in GROUPS.items()
+    }
+    return {group: facts for group, facts in found.items() if facts}
+
+
+def _look(told: Any, facts: dict[str, Fact], folder: str | None, root: Path) -> Any:
+    now = read_all(facts, root)
+    opened_s = attempt({}, "", lambda: open_temporary_s(folder)) if folder and "open_temporary_s" in facts else None
     now |= {} if opened_s is None else {"open_temporary_s": opened_s}
-    missing = {name: why for name, why in told.confinement.missing.items() if name not in _CHANGEABLE}
-    return Later(
-        limits=limits.collect(root),
-        confinement=replace(told.confinement, **now | {"missing": missing | now["missing"]}),
-    )
+    missing = {name: why for name, why in told.missing.items() if name not in facts}
+    return replace(told, **now | {"missing": missing | now["missing"]})
 
 
-def _is_other(of_limits: Limits, of_confinement: Confinement, now: Later) -> bool:
-    limited = [name for name in READERS if meaning_of(FactId("limits", name)).layer is not None]
-    return (
-        any(getattr(of_limits, name) != getattr(now.limits, name) for name in limited)
-        or any(getattr(of_confinement, name) != getattr(now.confinement, name) for name in _SETTINGS)
-        or any(_is_more(getattr(of_confinement, name), getattr(now.confinement, name), name) for name in _NOTABLE)
-    )
+def _is_other(told: Any, now: Any, facts: dict[str, Fact]) -> bool:
+    return any(_is_told(fact.noted_from, getattr(told, name), getattr(now, name)) for name, fact in facts.items())
 
 
-def _is_more(told: float | None, now: float | None, name: str) -> bool:
-    return told is not None and now is not None and now - told > _NOTABLE[name]
+def _is_told(noted_from: float | None, told: Any, now: Any) -> bool:
+    if not noted_from:
+        return bool(told != now)
+    known = isinstance(told, int | float) and isinstance(now, int | float)
+    return known and now - told > noted_from

@@ -18,7 +18,7 @@ import msgspec
 from primbench.environment import elf
 from primbench.environment.configuration import homely
 from primbench.system.files import attempt, utf8
-from primbench.system.meaning import Meaning
+from primbench.system.meaning import Fact
 from primbench.system.processes import environ_of, folder_of, root_of
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ _VARIES = re.compile(r"lib(crypto|ssl|z|bz2|lzma|uuid|expat|sqlite3|readline|ncu
 _OF_THE_CPU = re.compile(r"libmkl_(vml_)?(def|mc3?|avx.*)")  # MKL loads the one that suits it
 _RULE_OF_PROVIDER = {"malloc": "preloads", "NumPy's gemm": "blas"}
 
-OF_PRELOADS = Meaning("stack", "preloads", late=True, called=True, by_itself=True, set_by="preload")
+OF_PRELOADS = Fact(rule="preloads", layer="stack", late=True, called=True, by_itself=True, set_by="preload")
 
 
-def of_library(name: str) -> Meaning:
+def of_library(name: str) -> Fact:
     """What it means that a library of that name is another build, or is there in one place alone."""
-    return Meaning(
-        "stack",
-        "libraries",
+    return Fact(
+        rule="libraries",
+        layer="stack",
         varies=_VARIES.fullmatch(name) is not None,
         late=True,
         beside=not is_at_work(name),
@@ -70,9 +70,10 @@ def of_library(name: str) -> Meaning:
     )
 
 
-def of_provider(what: str) -> Meaning:
+def of_provider(what: str) -> Fact:
     """What it means that another library is called for it."""
-    return Meaning("stack", _RULE_OF_PROVIDER.get(what), late=True, beside=True, called=True, by_itself=True)
+    rule = _RULE_OF_PROVIDER.get(what)
+    return Fact(rule=rule, layer="stack", late=True, beside=True, called=True, by_itself=True)
 
 
 class Library(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import os
 import resource
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from primbench.environment.reading import of_process, read_all
+from primbench.environment.reading import UNREAD, note_unread, read_all
 from primbench.quantities import Amount, Seconds, Whole
 from primbench.system.cgroups import (
     USUAL_SHARES,
@@ -23,7 +25,7 @@ from primbench.system.cgroups import (
     paths_of,
 )
 from primbench.system.files import labelled_value, parse_cpu_list, read_number, whole_number
-from primbench.system.meaning import NOTHING, Meaning
+from primbench.system.meaning import Fact, facts_of
 from primbench.system.memory import MEMORY_LIMITS, refaulted
 from primbench.system.namespaces import FIRST_NAMESPACES
 from primbench.system.processes import folder_of, root_of
@@ -49,72 +51,107 @@ _POLICIES = {
 }
 
 
+_limit = functools.partial(Fact, layer="limits", is_no_limit=True, noted_from=0.0)
+_counter = functools.partial(Fact, is_no_limit=True, noted_from=math.inf)
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """None is unknown where ``missing`` gives a reason under the field's name, and "no limit" where it does not.
+    """None is unknown where ``missing`` gives a reason under the field's name, and "no limit" where it does not."""
 
-    cpus_allowed, memory_nodes_allowed: by affinity and cpuset together. cpu_quota: CPUs' worth of time that the control
-    groups grant, the smallest of those above this process; cpu_period_s: its period. memory_limit_bytes: likewise, also
-    where no more is refused but slowed down.
-    cpu_weight: against other control groups that want a CPU, the smallest of those above if it is below the usual 100,
-    which 1024 shares of v1 are. scheduling: the policy; niceness: within it, from -20 to 19, the last to come;
-    session_niceness: likewise beside programs of other sessions, among which a kernel with autogroups shares CPUs out
-    first (sched(7)); 0 where it has none.
-    cpu_group_depth: how many control groups that share out CPU time it lies in, one within the other.
-    cgroup_version: "v1", "v2" or "hybrid", as mounted here.
-    throttled_periods, throttled_s: since the control group was made, of the one that was held back most; periods: in
-    which it ran. out_of_memory_kills: likewise.
-    memlock_bytes, open_files, stack_bytes, address_space_bytes, file_size_bytes, cpu_time_limit_s: the soft limits,
-    which can be raised to the hard ones. stack_bytes: what each thread is given room for. cpu_time_limit_s: of each
-    process, on all CPUs together, which is killed then. descriptors: files that were open when
-    this was read, those inherited among them.
-    shm_bytes, shm_free_bytes: of /dev/shm.
-    processes_max: of the control groups, the smallest, threads counted; processes_free: how many more may start now;
-    processes_refused: how often one was. processes_own_max: of the user, to which root is not held.
-    io_limits: of the control groups, such as "8:0 rbps=1048576". reread_bytes: of files, read again because a memory
-    limit had them taken out of the cache, since the control group was made.
-    """
-
-    cpus_allowed: Annotated[list[Whole], Meaning("limits", "cpus", counts=True, set_by="cpuset")]
-    memory_nodes_allowed: Annotated[list[Whole] | None, Meaning("limits", "memory", set_by="mems")] = None
-    cpu_quota: Annotated[Amount | None, Meaning("limits", "cpus", by_doctor=True, set_by="cpus")] = None
-    cpu_period_s: Annotated[Seconds | None, Meaning("limits", "cpus", by_doctor=True, set_by="cpus")] = None
-    memory_limit_bytes: Annotated[
-        Whole | None, Meaning("limits", "memory", less_is_slower=True, set_by="memory_bytes")
+    # fmt: off
+    cpus_allowed: Annotated[list[Whole], _limit("CPUs that it may run on, by affinity and cpuset together.",
+        "sched_getaffinity()", _cpus_allowed, "cpus", counts=True, set_by="cpuset")]
+    memory_nodes_allowed: Annotated[list[Whole] | None, _limit(
+        "NUMA nodes that it may take memory from, by its cpuset.",
+        "/proc/self/status Mems_allowed_list", _memory_nodes_allowed, "memory", set_by="mems")] = None
+    cpu_quota: Annotated[Amount | None, _limit(
+        "CPUs' worth of time that the control groups grant, the smallest of those above this process.",
+        "control group: cpu.max or cpu.cfs_quota_us", _cpu_quota, "cpus", by_doctor=True, set_by="cpus")] = None
+    cpu_period_s: Annotated[Seconds | None, _limit("The period in which that quota may be used up.",
+        "control group: cpu.max or cpu.cfs_period_us", _cpu_period_s, "cpus", by_doctor=True, set_by="cpus")] = None
+    memory_limit_bytes: Annotated[Whole | None, _limit(
+        "Memory beyond which a control group refuses more or slows down who takes it, the smallest of those above.",
+        "control group: memory.max, memory.high or memory.limit_in_bytes", _memory_limit_bytes, "memory",
+        less_is_slower=True, set_by="memory_bytes")] = None
+    cpu_weight: Annotated[Whole | None, _limit(
+        "The weight of the control groups above, the smallest, where it is below the usual 100: 1024 shares of v1.",
+        "control group: cpu.weight or cpu.shares", _cpu_weight, "priority", less_is_slower=True, set_by="cpu_weight")
     ] = None
-    cpu_weight: Annotated[Whole | None, Meaning("limits", "priority", less_is_slower=True, set_by="cpu_weight")] = None
-    niceness: Annotated[int | None, Meaning("limits", "priority", more_is_slower=True, set_by="niceness")] = None
-    session_niceness: Annotated[int | None, Meaning("limits", "priority", more_is_slower=True, set_by="niceness")] = (
-        None
-    )
-    scheduling: Annotated[str | None, Meaning("limits", "priority")] = None
-    cpu_group_depth: Annotated[Whole | None, Meaning("confinement", "cpu-groups", more_is_slower=True)] = None
-    cgroup_version: Annotated[str | None, Meaning("limits")] = None
-    periods: Annotated[Whole | None, NOTHING] = None
-    throttled_periods: Annotated[Whole | None, NOTHING] = None
-    throttled_s: Annotated[Seconds | None, NOTHING] = None
-    out_of_memory_kills: Annotated[Whole | None, NOTHING] = None
-    memlock_bytes: Annotated[Whole | None, Meaning("limits", "shared-memory")] = None
-    open_files: Annotated[Whole | None, Meaning("limits", "open-files", by_doctor=True, set_by="open_files")] = None
-    stack_bytes: Annotated[Whole | None, Meaning("limits", "stacks")] = None
-    address_space_bytes: Annotated[Whole | None, Meaning("limits", "address-space", less_is_slower=True)] = None
-    file_size_bytes: Annotated[Whole | None, Meaning("limits", "file-size", less_is_slower=True)] = None
-    cpu_time_limit_s: Annotated[Seconds | None, Meaning("limits", "cpu-time", less_is_slower=True)] = None
-    descriptors: Annotated[Whole | None, NOTHING] = None
-    processes_max: Annotated[Whole | None, Meaning("limits", "processes", by_doctor=True, set_by="processes_max")] = (
-        None
-    )
-    processes_free: Annotated[Whole | None, NOTHING] = None
-    processes_refused: Annotated[Whole | None, NOTHING] = None
-    processes_own_max: Annotated[Whole | None, Meaning("limits", "processes", by_doctor=True)] = None
-    io_limits: Annotated[list[str] | None, Meaning("limits", "io-limits", set_by="read_bytes_per_s")] = None
-    reread_bytes: Annotated[Whole | None, NOTHING] = None
-    shm_bytes: Annotated[Whole | None, Meaning("limits", "shared-memory", set_by="shm_bytes")] = None
-    shm_free_bytes: Annotated[Whole | None, NOTHING] = None
+    niceness: Annotated[int | None, _limit("From -20, the first to come, to 19, the last, within its policy.",
+        "getpriority()", _niceness, "priority", more_is_slower=True, set_by="niceness")] = UNREAD
+    session_niceness: Annotated[int | None, _limit(
+        "The niceness beside programs of other sessions, among which a kernel with autogroups shares CPUs out first "
+        "(sched(7)); 0 where it has none.",
+        "/proc/self/autogroup", _session_niceness, "priority", more_is_slower=True, set_by="niceness")] = UNREAD
+    scheduling: Annotated[str | None, _limit("The scheduling policy, such as other, batch, idle or fifo.",
+        "sched_getscheduler()", _scheduling, "priority")] = UNREAD
+    cpu_group_depth: Annotated[Whole | None, _limit(
+        "How many control groups that share out CPU time it lies in, one within the other.",
+        "/proc/self/cgroup", _cpu_group_depth, "cpu-groups", layer="confinement",
+        is_no_limit=False, more_is_slower=True)] = None
+    cgroup_version: Annotated[str | None, _limit("The control groups that are mounted here: v1, v2 or hybrid.",
+        "/proc/self/mountinfo", lambda root, pid: cgroup_version(root))] = None
+    periods: Annotated[Whole | None, _counter(
+        "In how many periods of its quota the control group that was held back most has run, since it was made.",
+        "control group: cpu.stat nr_periods", _periods)] = None
+    throttled_periods: Annotated[Whole | None, _counter("In how many of these it was held back.",
+        "control group: cpu.stat nr_throttled", _throttled_periods)] = None
+    throttled_s: Annotated[Seconds | None, _counter("For how long it was held back.",
+        "control group: cpu.stat throttled_usec or throttled_time", _throttled_s)] = None
+    out_of_memory_kills: Annotated[Whole | None, _counter(
+        "How many processes of the control groups were killed since memory ran out.",
+        "control group: memory.events or memory.oom_control", _out_of_memory_kills)] = None
+    memlock_bytes: Annotated[Whole | None, _limit("Memory that may be locked, by the soft limit.",
+        "getrlimit(RLIMIT_MEMLOCK)", soft_limit(resource.RLIMIT_MEMLOCK, "Max locked memory"), "shared-memory")] = None
+    open_files: Annotated[Whole | None, _limit("How many files may be open at once, by the soft limit.",
+        "getrlimit(RLIMIT_NOFILE)", soft_limit(resource.RLIMIT_NOFILE, "Max open files"), "open-files",
+        by_doctor=True, set_by="open_files")] = None
+    stack_bytes: Annotated[Whole | None, _limit("What each thread is given room for, by the soft limit.",
+        "getrlimit(RLIMIT_STACK)", soft_limit(resource.RLIMIT_STACK, "Max stack size"), "stacks")] = UNREAD
+    address_space_bytes: Annotated[Whole | None, _limit("Addresses that may be in use, by the soft limit.",
+        "getrlimit(RLIMIT_AS)", soft_limit(resource.RLIMIT_AS, "Max address space"), "address-space",
+        less_is_slower=True)] = UNREAD
+    file_size_bytes: Annotated[Whole | None, _limit("How large a file may be made, by the soft limit.",
+        "getrlimit(RLIMIT_FSIZE)", soft_limit(resource.RLIMIT_FSIZE, "Max file size"), "file-size",
+        less_is_slower=True)] = UNREAD
+    cpu_time_limit_s: Annotated[Seconds | None, _limit(
+        "CPU time on all CPUs together after which a process is killed, by the soft limit.",
+        "getrlimit(RLIMIT_CPU)", soft_limit(resource.RLIMIT_CPU, "Max cpu time"), "cpu-time",
+        less_is_slower=True)] = UNREAD
+    descriptors: Annotated[Whole | None, _counter("Files that were open when this was read, inherited ones among them.",
+        "/proc/self/fd", _descriptors)] = None
+    processes_max: Annotated[Whole | None, _limit(
+        "Processes and threads that there may be in the control groups, the smallest of those above.",
+        "control group: pids.max", _processes_max, "processes", by_doctor=True, set_by="processes_max")] = None
+    processes_free: Annotated[Whole | None, _counter("How many more of them may start now.",
+        "control group: pids.max and pids.current", _processes_free)] = None
+    processes_refused: Annotated[Whole | None, _counter("How often one of them was refused.",
+        "control group: pids.events max", _processes_refused)] = None
+    processes_own_max: Annotated[Whole | None, _limit(
+        "Processes and threads that its user may have, to which root is not held.",
+        "getrlimit(RLIMIT_NPROC)", soft_limit(resource.RLIMIT_NPROC, "Max processes"), "processes", by_doctor=True)
+    ] = UNREAD
+    io_limits: Annotated[list[str] | None, _limit(
+        "Bytes and operations a second that the control groups grant of each disk, such as 8:0 rbps=1048576.",
+        "control group: io.max or blkio.throttle.*_device", _io_limits, "io-limits", set_by="read_bytes_per_s",
+        is_no_limit=False)
+    ] = UNREAD
+    reread_bytes: Annotated[Whole | None, _counter(
+        "Files that were read again since a memory limit had taken them out of the cache, since the group was made.",
+        "control group: memory.stat workingset_refault_file", _reread_bytes)] = None
+    shm_bytes: Annotated[Whole | None, _limit("The size of /dev/shm.",
+        "statvfs(/dev/shm)", _shm_bytes, "shared-memory", set_by="shm_bytes")] = None
+    shm_free_bytes: Annotated[Whole | None, _counter("What is free of that.",
+        "statvfs(/dev/shm)", _shm_free_bytes)] = None
+    # fmt: on
     missing: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        note_unread(self)
 
 
 def collect(root: Path, pid: int = 0) -> Limits:
-    return Limits(**read_all(READERS, root, pid))
+    return Limits(**read_all(facts_of(Limits), root, pid))
 
 
 def _cpus_allowed(root: Path, pid: int) -> list[int]:
@@ -288,39 +325,3 @@ def _shm_free_bytes(root: Path, pid: int) -> int:
 
 def _reread_bytes(root: Path, pid: int) -> int | None:
     return refaulted(folders_of(root, pid)).files_bytes
-
-
-READERS = {
-    "cpus_allowed": of_process("sched_getaffinity()", _cpus_allowed),
-    "memory_nodes_allowed": of_process("/proc/self/status Mems_allowed_list", _memory_nodes_allowed),
-    "cpu_quota": of_process("control group: cpu.max or cpu.cfs_quota_us", _cpu_quota),
-    "cpu_period_s": of_process("control group: cpu.max or cpu.cfs_period_us", _cpu_period_s),
-    "memory_limit_bytes": of_process(
-        "control group: memory.max, memory.high or memory.limit_in_bytes", _memory_limit_bytes
-    ),
-    "cpu_weight": of_process("control group: cpu.weight or cpu.shares", _cpu_weight),
-    "niceness": of_process("getpriority()", _niceness),
-    "session_niceness": of_process("/proc/self/autogroup", _session_niceness),
-    "scheduling": of_process("sched_getscheduler()", _scheduling),
-    "cpu_group_depth": of_process("/proc/self/cgroup", _cpu_group_depth),
-    "cgroup_version": of_process("/proc/self/mountinfo", lambda root, pid: cgroup_version(root)),
-    "periods": of_process("control group: cpu.stat nr_periods", _periods),
-    "throttled_periods": of_process("control group: cpu.stat nr_throttled", _throttled_periods),
-    "throttled_s": of_process("control group: cpu.stat throttled_usec or throttled_time", _throttled_s),
-    "out_of_memory_kills": of_process("control group: memory.events or memory.oom_control", _out_of_memory_kills),
-    "memlock_bytes": of_process("getrlimit(RLIMIT_MEMLOCK)", soft_limit(resource.RLIMIT_MEMLOCK, "Max locked memory")),
-    "open_files": of_process("getrlimit(RLIMIT_NOFILE)", soft_limit(resource.RLIMIT_NOFILE, "Max open files")),
-    "stack_bytes": of_process("getrlimit(RLIMIT_STACK)", soft_limit(resource.RLIMIT_STACK, "Max stack size")),
-    "address_space_bytes": of_process("getrlimit(RLIMIT_AS)", soft_limit(resource.RLIMIT_AS, "Max address space")),
-    "file_size_bytes": of_process("getrlimit(RLIMIT_FSIZE)", soft_limit(resource.RLIMIT_FSIZE, "Max file size")),
-    "cpu_time_limit_s": of_process("getrlimit(RLIMIT_CPU)", soft_limit(resource.RLIMIT_CPU, "Max cpu time")),
-    "descriptors": of_process("/proc/self/fd", _descriptors),
-    "processes_max": of_process("control group: pids.max", _processes_max),
-    "processes_free": of_process("control group: pids.max and pids.current", _processes_free),
-    "processes_refused": of_process("control group: pids.events max", _processes_refused),
-    "processes_own_max": of_process("getrlimit(RLIMIT_NPROC)", soft_limit(resource.RLIMIT_NPROC, "Max processes")),
-    "io_limits": of_process("control group: io.max or blkio.throttle.*_device", _io_limits),
-    "reread_bytes": of_process("control group: memory.stat workingset_refault_file", _reread_bytes),
-    "shm_bytes": of_process("statvfs(/dev/shm)", _shm_bytes),
-    "shm_free_bytes": of_process("statvfs(/dev/shm)", _shm_free_bytes),
-}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import re
@@ -12,72 +13,102 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from primbench.environment import processor, rdma
-from primbench.environment.reading import Reader, of_process, read_all, word
+from primbench.environment.reading import read_all, word
 from primbench.quantities import Seconds, Whole
-from primbench.system import cores, pci
-from primbench.system.boot import boot_id
+from primbench.system import boot, cores, pci
 from primbench.system.cores import Cache, CpuKind
 from primbench.system.files import labelled_bytes, labelled_value, read_cpu_list, read_number
-from primbench.system.meaning import NOTHING, Meaning
+from primbench.system.meaning import Fact, facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 
+_machine = functools.partial(Fact, layer="machine", of_others=False)
+_of_first_cpu = functools.partial(Fact, layer="machine")
+_thp = functools.partial(_machine, rule="huge-pages")
+_CPU = "/sys/devices/system/cpu"
+_THP = "/sys/kernel/mm/transparent_hugepage"
+
+
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """None is unknown, with the reason in ``missing`` under the field's name.
+    """None is unknown, with the reason in ``missing`` under the field's name."""
 
-    boot_id: of the kernel that runs, another one after each start.
-    virtualization: a hint: "none", the hypervisor's name, "unnamed hypervisor", or "gVisor", a kernel of its own.
-    kernel_parameters: those of /proc/cmdline that can change speed (mitigations=, iommu=, isolcpus=, ...).
-    mitigations: vulnerability -> the kernel's own words.
-    cpu_kinds: [] where all CPUs are alike.
-    clock_s: cost of one reading of the clock that times everything; clock_resolution_s: its smallest step seen.
-    governor: of the first CPU that this process may run on. turbo: whether frequencies may rise above the nominal one.
-    deepest_idle_s: the time it takes to wake from the deepest idle state that is enabled, of that CPU.
-    transparent_hugepage, _defrag, _shmem: the choice made. numa_balancing: whether the kernel moves pages by itself.
-    lsm: security modules at work. iommu: the kinds of IOMMU groups that NVIDIA's GPUs are in: "identity", "DMA", ...
-    or "none".
-    vectors: extensions of the instruction set that compute on vectors. emulator: the program that interprets this one,
-    such as "qemu-x86_64", or "none". infiniband: adapters; infiniband_vendors: the PCI number of each one's maker.
-    roce_addresses: of ports on Ethernet, by index: "mlx5_0:1 3 RoCE v2 IPv4"; a port that has none here has "none".
-    peer_memory: modules that let adapters reach GPU memory, such as "nvidia_peermem".
-    acs_redirect: bridges above NVIDIA's GPUs that send what these say to each other up to the root complex.
-    """
-
-    kernel: Annotated[str, Meaning("machine", "kernel")]
-    architecture: Annotated[str, Meaning("machine", "machine")]
-    boot_id: Annotated[str | None, NOTHING] = None
-    os_name: Annotated[str | None, Meaning("stack")] = None
-    cpu_model: Annotated[str | None, Meaning("machine", "machine")] = None
-    cpus_total: Annotated[Whole | None, Meaning("machine", "machine")] = None
-    memory_bytes: Annotated[Whole | None, Meaning("machine", "machine")] = None
-    memory_available_bytes: Annotated[Whole | None, NOTHING] = None
-    virtualization: Annotated[str | None, Meaning("machine", "machine")] = None
-    kernel_parameters: Annotated[list[str] | None, Meaning("machine", "kernel")] = None
-    mitigations: Annotated[dict[str, str] | None, Meaning("machine", "mitigations")] = None
-    cpu_kinds: Annotated[list[CpuKind] | None, Meaning("machine", "machine")] = None
-    last_level_caches: Annotated[list[Cache] | None, Meaning("machine", "machine")] = None
-    clocksource: Annotated[str | None, Meaning("machine", "clock")] = None
-    clock_s: Annotated[Seconds | None, Meaning("machine", varies=True)] = None
-    clock_resolution_s: Annotated[Seconds | None, Meaning("machine", varies=True)] = None
-    governor: Annotated[str | None, Meaning("machine", "frequency")] = None
-    turbo: Annotated[bool | None, Meaning("machine", "frequency")] = None
-    deepest_idle_s: Annotated[Seconds | None, Meaning("machine", "frequency")] = None
-    transparent_hugepage: Annotated[str | None, Meaning("machine", "huge-pages")] = None
-    transparent_hugepage_defrag: Annotated[str | None, Meaning("machine", "huge-pages")] = None
-    transparent_hugepage_shmem: Annotated[str | None, Meaning("machine", "huge-pages")] = None
-    numa_balancing: Annotated[bool | None, Meaning("machine", "numa-balancing")] = None
-    lsm: Annotated[list[str] | None, Meaning("machine")] = None
-    iommu: Annotated[list[str] | None, Meaning("machine", "machine")] = None
-    vectors: Annotated[list[str] | None, Meaning("machine", "machine")] = None
-    emulator: Annotated[str | None, Meaning("machine", "machine")] = None
-    infiniband: Annotated[list[str] | None, Meaning("machine", "network")] = None
-    infiniband_vendors: Annotated[dict[str, str] | None, Meaning("machine", "network")] = None
-    roce_addresses: Annotated[list[str] | None, Meaning("confinement", "network")] = None
-    peer_memory: Annotated[list[str] | None, Meaning("machine", "network")] = None
-    acs_redirect: Annotated[list[str] | None, Meaning("machine", "network")] = None
+    # fmt: off
+    kernel: Annotated[str, _machine("The release of the kernel.", "uname()", _kernel, "kernel")]
+    architecture: Annotated[str, _machine("The kind of CPU, such as x86_64.", "uname()", _architecture, "machine")]
+    boot_id: Annotated[str | None, Fact("The id of the kernel that runs, another one after each start.",
+        "/proc/sys/kernel/random/boot_id", boot.boot_id, of_others=False)] = None
+    os_name: Annotated[str | None, _machine("The name of the system around this process.",
+        "/etc/os-release PRETTY_NAME", _os_name, layer="stack")] = None
+    cpu_model: Annotated[str | None, _machine("The name of the first CPU, or the numbers that stand for it.",
+        "/proc/cpuinfo", _cpu_model, "machine")] = None
+    cpus_total: Annotated[Whole | None, _machine("How many CPUs are online.",
+        f"{_CPU}/online", _cpus_total, "machine")] = None
+    memory_bytes: Annotated[Whole | None, _machine("Memory that the kernel has to give.",
+        "/proc/meminfo MemTotal", _meminfo_bytes("MemTotal"), "machine")] = None
+    memory_available_bytes: Annotated[Whole | None, Fact("What of that may be taken without swapping.",
+        "/proc/meminfo MemAvailable", _meminfo_bytes("MemAvailable"), of_others=False)] = None
+    virtualization: Annotated[str | None, _machine(
+        "A hint: none, the hypervisor's name, unnamed hypervisor, or gVisor, a kernel of its own.",
+        "/proc/cpuinfo flags, /sys/class/dmi/id, /proc/version", _virtualization, "machine")] = None
+    kernel_parameters: Annotated[list[str] | None, _machine(
+        "Parameters that it was booted with and that can change speed (mitigations=, iommu=, isolcpus=, ...).",
+        "/proc/cmdline", _kernel_parameters, "kernel")] = None
+    mitigations: Annotated[dict[str, str] | None, _machine(
+        "By vulnerability of the CPU, the kernel's own words for what it does about it.",
+        f"{_CPU}/vulnerabilities", _mitigations, "mitigations")] = None
+    cpu_kinds: Annotated[list[CpuKind] | None, _machine("Kinds of CPUs that differ in speed; none where all are alike.",
+        f"/sys/devices/cpu_*/cpus, {_CPU}/cpuN/cpu_capacity or cpufreq", cores.cpu_kinds, "machine")] = None
+    last_level_caches: Annotated[list[Cache] | None, _machine("Caches before memory, and the CPUs that share each.",
+        f"{_CPU}/cpuN/cache", cores.last_level_caches, "machine")] = None
+    clocksource: Annotated[str | None, _machine("What the kernel's clock is read from, such as tsc.",
+        "/sys/devices/system/clocksource", _clocksource, "clock")] = None
+    clock_s: Annotated[Seconds | None, _machine("What one reading of the clock takes that times everything.",
+        "time.perf_counter_ns(), measured", _clock_s, varies=True)] = None
+    clock_resolution_s: Annotated[Seconds | None, _machine("The smallest step of that clock that was seen.",
+        "time.perf_counter_ns(), measured", _clock_resolution_s, varies=True)] = None
+    governor: Annotated[str | None, _of_first_cpu(
+        "What chooses the clock of the first CPU that this process may run on, such as performance.",
+        f"{_CPU}/cpuN/cpufreq/scaling_governor", _governor, "frequency")] = None
+    turbo: Annotated[bool | None, _machine("Whether clocks of CPUs may rise above the nominal one.",
+        f"{_CPU}/intel_pstate/no_turbo or cpufreq/boost", _turbo, "frequency")] = None
+    deepest_idle_s: Annotated[Seconds | None, _of_first_cpu(
+        "The time it takes that CPU to wake from the deepest idle state that is enabled.",
+        f"{_CPU}/cpuN/cpuidle/state*", _deepest_idle_s, "frequency")] = None
+    transparent_hugepage: Annotated[str | None, _thp("What memory is given in huge pages: always, madvise or never.",
+        f"{_THP}/enabled", _transparent_hugepage("enabled"))] = None
+    transparent_hugepage_defrag: Annotated[str | None, _thp("When memory is moved together to make huge pages.",
+        f"{_THP}/defrag", _transparent_hugepage("defrag"))] = None
+    transparent_hugepage_shmem: Annotated[str | None, _thp("What shared memory is given in huge pages.",
+        f"{_THP}/shmem_enabled", _transparent_hugepage("shmem_enabled"))] = None
+    numa_balancing: Annotated[bool | None, _machine("Whether the kernel moves pages between NUMA nodes by itself.",
+        "/proc/sys/kernel/numa_balancing", _numa_balancing, "numa-balancing")] = None
+    lsm: Annotated[list[str] | None, _machine("The security modules at work.",
+        "/sys/kernel/security/lsm", _lsm)] = None
+    iommu: Annotated[list[str] | None, _machine(
+        "The kinds of IOMMU groups that NVIDIA's GPUs are in, such as identity or DMA, or none.",
+        "/sys/bus/pci/devices/*/iommu_group/type", _iommu, "machine")] = None
+    vectors: Annotated[list[str] | None, _machine("Extensions of the instruction set that compute on vectors.",
+        "/proc/cpuinfo flags or Features", processor.vectors, "machine")] = None
+    emulator: Annotated[str | None, _of_first_cpu(
+        "The program that interprets this one, such as qemu-x86_64, or none.",
+        "/proc/thread-self/exe, /proc/cpuinfo", processor.emulator, "machine")] = None
+    infiniband: Annotated[list[str] | None, _machine("Names of InfiniBand and RoCE adapters.",
+        "/sys/class/infiniband", rdma.adapters, "network")] = None
+    infiniband_vendors: Annotated[dict[str, str] | None, _machine("The PCI number of each adapter's maker.",
+        "/sys/class/infiniband/*/device/vendor", rdma.vendors, "network")] = None
+    roce_addresses: Annotated[list[str] | None, _machine(
+        "Addresses of ports on Ethernet, by index: mlx5_0:1 3 RoCE v2 IPv4; a port that has none here has none.",
+        "/sys/class/infiniband/*/ports/*/gid_attrs/types", rdma.roce_addresses, "network", layer="confinement")] = None
+    peer_memory: Annotated[list[str] | None, _machine(
+        "Modules of the kernel that let adapters reach GPU memory, such as nvidia_peermem.",
+        "/sys/module, /sys/kernel/mm/memory_peers", rdma.peer_memory, "network")] = None
+    acs_redirect: Annotated[list[str] | None, _machine(
+        "Bridges above NVIDIA's GPUs that send what these say to each other up to the root complex.",
+        "/sys/bus/pci/devices/*/config of bridges", pci.acs_redirecting, "network")] = None
+    # fmt: on
     missing: dict[str, str] = {}
 
 
@@ -96,7 +127,7 @@ _ROUNDS = 5
 
 def collect(root: Path, pid: int = 0) -> Machine:
     """pid: of the process by whose first CPU and program it is told."""
-    return Machine(**read_all(READERS, root, pid, of_machine=True))
+    return Machine(**read_all(facts_of(Machine), root, pid, of_machine=True))
 
 
 def _kernel(root: Path) -> str:
@@ -224,41 +255,3 @@ def _iommu(root: Path) -> list[str]:
     if not groups:
         raise LookupError("there is no NVIDIA GPU on the PCI bus here")
     return sorted({word(group / "type") if group.exists() else "none" for group in groups})
-
-
-_CPU = "/sys/devices/system/cpu"
-_THP = "/sys/kernel/mm/transparent_hugepage"
-READERS = {
-    "kernel": Reader("uname()", _kernel),
-    "architecture": Reader("uname()", _architecture),
-    "boot_id": Reader("/proc/sys/kernel/random/boot_id", boot_id),
-    "os_name": Reader("/etc/os-release PRETTY_NAME", _os_name),
-    "cpu_model": Reader("/proc/cpuinfo", _cpu_model),
-    "cpus_total": Reader(f"{_CPU}/online", _cpus_total),
-    "memory_bytes": Reader("/proc/meminfo MemTotal", _meminfo_bytes("MemTotal")),
-    "memory_available_bytes": Reader("/proc/meminfo MemAvailable", _meminfo_bytes("MemAvailable")),
-    "virtualization": Reader("/proc/cpuinfo flags, /sys/class/dmi/id, /proc/version", _virtualization),
-    "kernel_parameters": Reader("/proc/cmdline", _kernel_parameters),
-    "mitigations": Reader(f"{_CPU}/vulnerabilities", _mitigations),
-    "cpu_kinds": Reader(f"/sys/devices/cpu_*/cpus, {_CPU}/cpuN/cpu_capacity or cpufreq", cores.cpu_kinds),
-    "last_level_caches": Reader(f"{_CPU}/cpuN/cache", cores.last_level_caches),
-    "clocksource": Reader("/sys/devices/system/clocksource", _clocksource),
-    "clock_s": Reader("time.perf_counter_ns(), measured", _clock_s),
-    "clock_resolution_s": Reader("time.perf_counter_ns(), measured", _clock_resolution_s),
-    "governor": of_process(f"{_CPU}/cpuN/cpufreq/scaling_governor", _governor),
-    "turbo": Reader(f"{_CPU}/intel_pstate/no_turbo or cpufreq/boost", _turbo),
-    "deepest_idle_s": of_process(f"{_CPU}/cpuN/cpuidle/state*", _deepest_idle_s),
-    "transparent_hugepage": Reader(f"{_THP}/enabled", _transparent_hugepage("enabled")),
-    "transparent_hugepage_defrag": Reader(f"{_THP}/defrag", _transparent_hugepage("defrag")),
-    "transparent_hugepage_shmem": Reader(f"{_THP}/shmem_enabled", _transparent_hugepage("shmem_enabled")),
-    "numa_balancing": Reader("/proc/sys/kernel/numa_balancing", _numa_balancing),
-    "lsm": Reader("/sys/kernel/security/lsm", _lsm),
-    "iommu": Reader("/sys/bus/pci/devices/*/iommu_group/type", _iommu),
-    "vectors": Reader("/proc/cpuinfo flags or Features", processor.vectors),
-    "emulator": of_process("/proc/thread-self/exe, /proc/cpuinfo", processor.emulator),
-    "infiniband": Reader("/sys/class/infiniband", rdma.adapters),
-    "infiniband_vendors": Reader("/sys/class/infiniband/*/device/vendor", rdma.vendors),
-    "roce_addresses": Reader("/sys/class/infiniband/*/ports/*/gid_attrs/types", rdma.roce_addresses),
-    "peer_memory": Reader("/sys/module, /sys/kernel/mm/memory_peers", rdma.peer_memory),
-    "acs_redirect": Reader("/sys/bus/pci/devices/*/config of bridges", pci.acs_redirecting),
-}

@@ -1,53 +1,65 @@
-"""How the groups of the fingerprint are filled: a table of fields, each with where it is read and by what."""
+"""How the groups of the fingerprint are filled: each field by its own ``Fact``."""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from primbench.system.files import attempt, trimmed, utf8
+from primbench.system.meaning import Fact, facts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
-
-class Reader(NamedTuple):
-    """source: the file, system call or variable that a field comes from, for people. read: takes the root and, where
-    ``of_others``, the number of a process, 0 this one; without, it tells of this process or of the machine alone.
-    """
-
-    source: str
-    read: Callable[..., Any]
-    of_others: bool = False
-
-    def value(self, root: Path, pid: int = 0) -> Any:
-        """What it reads; raises whatever its reading raises."""
-        return self.read(root, pid) if self.of_others else self.read(root)
+UNREAD: Any = msgspec.UNSET
+"""The default of a field whose None is "no limit" and which files of an older primbench do not have."""
+NOT_READ_YET = "the primbench that looked did not read it yet"
+NOT_RECORDED = "not recorded"
+"""The same of what is loaded into a process."""
 
 
-def of_process(source: str, read: Callable[[Path, int], Any]) -> Reader:
-    """A reader that tells of any process."""
-    return Reader(source, read, of_others=True)
-
-
-def read_all(readers: Mapping[str, Reader], root: Path, pid: int = 0, *, of_machine: bool = False) -> dict[str, Any]:
+def read_all(facts: Mapping[str, Fact], root: Path, pid: int = 0, *, of_machine: bool = False) -> dict[str, Any]:
     """Every field by its name, None where it could not be read, and the reasons for these as ``missing``.
 
     pid: of the process that they are read of, 0 this one. of_machine: whether what is no process's is the machine's.
     """
     missing: dict[str, str] = {}
     fields = {
-        name: attempt(missing, name, functools.partial(_read, reader, root, pid, of_machine=of_machine))
-        for name, reader in readers.items()
+        name: attempt(missing, name, functools.partial(_read, fact, root, pid, of_machine=of_machine))
+        for name, fact in facts.items()
     }
     return fields | {"missing": {name: utf8(reason) for name, reason in missing.items()}}
 
 
-def _read(reader: Reader, root: Path, pid: int, *, of_machine: bool) -> Any:
-    if pid and not (reader.of_others or of_machine):
+def _read(fact: Fact, root: Path, pid: int, *, of_machine: bool) -> Any:
+    if pid and not (fact.of_others or of_machine):
         raise LookupError(f"only process {pid} itself could tell")
-    return reader.value(root, pid)
+    return fact.value(root, pid)
+
+
+@functools.cache
+def _late(kind: type) -> dict[str, Fact]:
+    """The facts that files of an older primbench do not have, and whose None is not known to be so for that."""
+    late = {field.name for field in msgspec.structs.fields(kind) if field.default is UNREAD}
+    return {name: fact for name, fact in facts_of(kind).items() if name in late}
+
+
+def note_unread(found: Any) -> None:
+    """Gives each fact that a file does not have a reason, in place of UNREAD.
+
+    A file that went through another primbench since has None in its place: there one of them tells that can be none.
+    """
+    kind: type = type(found)
+    facts = _late(kind)
+    unsaid = [name for name in facts if name not in found.missing and getattr(found, name) in (None, UNREAD)]
+    is_old = not all(facts[name].is_no_limit for name in unsaid)
+    for name in unsaid:
+        if is_old or getattr(found, name) is UNREAD:
+            msgspec.structs.force_setattr(found, name, None)
+            msgspec.structs.force_setattr(found, "missing", found.missing | {name: NOT_READ_YET})
 
 
 def word(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import platform
@@ -16,29 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from primbench import backends
-from primbench.environment import bytecode, interpreter, rdma
-from primbench.environment.configuration import (
-    cache_folders,
-    configuration_files,
-    homely,
-    of_file,
-    of_variable,
-    other_variables,
-    recorded,
-    variables,
-)
-from primbench.environment.libraries import (
-    OF_PRELOADS,
-    Library,
-    libraries,
-    of_library,
-    of_provider,
-    preloads,
-    providers,
-)
-from primbench.environment.reading import Reader, of_process, read_all
+from primbench.environment import bytecode, configuration, rdma
+from primbench.environment import interpreter as of_python
+from primbench.environment import libraries as loaded
+from primbench.environment.configuration import homely, recorded
+from primbench.environment.libraries import Library
+from primbench.environment.reading import read_all
 from primbench.quantities import Whole
-from primbench.system.meaning import NOTHING, Meaning
+from primbench.system.meaning import Fact, facts_of
 from primbench.system.processes import environ_of, folder_of, root_of
 
 if TYPE_CHECKING:
@@ -76,63 +62,89 @@ class Blas(msgspec.Struct, frozen=True, kw_only=True):
     threads: Whole | None = None
 
 
-_OF_START_CODE = Meaning("stack", "start-code", by_itself=True)
-_OF_INTERPRETER = Meaning("stack", "python-settings", by_itself=True)
-_OF_POOL = Meaning("limits", "threads", counts=True, late=True, beside=True)
+_stack = functools.partial(Fact, layer="stack")
+_own = functools.partial(_stack, of_others=False)
+_of_packages = _stack(rule="packages", by_itself=True)
+_of_pool = Fact(rule="threads", layer="limits", counts=True, late=True, beside=True)
+_of_caches = _stack(varies=True)
+_of_start_code = _stack(rule="start-code", by_itself=True)
+_of_interpreter = _stack(rule="python-settings", by_itself=True)
 
 
 class Software(msgspec.Struct, frozen=True, kw_only=True):
-    """None is unknown, with the reason in ``missing`` under the field's name. The home folder is written "~".
+    """None is unknown, with the reason in ``missing`` under the field's name. The home folder is written "~"."""
 
-    python_build: compiler and options that matter for speed, such as "GCC 12.2.0, LTO, PGO".
-    packages: distributions that can move a result. imported: those of them of which a module is loaded. libraries: name
-    -> the files mapped under it: two are two copies at work. preloads: what names them, such as LD_PRELOAD -> libraries
-    that come before all others. providers: what is called, such as malloc -> the library in which it is found.
-    threads: pool of threads, such as "openblas" -> how many compute. variables: those that libraries read. files:
-    configuration files found, such as /etc/nccl.conf, with the SHA-256 of each. caches: variable that names, or would
-    name, the folder of a cache -> "writable", or why not. uncompiled: package whose modules have no .pyc files that are
-    up to date -> whether the next one is kept. hooks: what Python calls at each function, line or allocation, such as
-    "sys.setprofile". start_code: .pth file or module -> a digest of what Python ran of it at its start. interpreter:
-    what code can set of Python -> how it is. other_threads: names of threads of Python that others have started in this
-    process by now. search_path: how many folders Python looks for modules in;
-    search_folder_entries: names in the largest of them, of which it reads all at each start; at most 100000.
-    other_variables: names of those of which nothing is known; environment_bytes: size of all. nccl_plugins: network
-    plugin of NCCL -> where it is found, if it is.
-    """
-
-    python_version: Annotated[str | None, Meaning("stack", "python")] = None
-    python_implementation: Annotated[str | None, Meaning("stack", "python")] = None
-    python_executable: Annotated[str | None, Meaning("stack", "python", varies=True)] = None
-    python_build: Annotated[str | None, Meaning("stack", "python", by_doctor=True)] = None
-    libc: Annotated[str | None, Meaning("stack", "python")] = None
-    packages: Annotated[
-        dict[str, str] | None, Meaning("stack", entry=Meaning("stack", "packages", by_itself=True))
-    ] = {}
-    imported: Annotated[list[str] | None, NOTHING] = None
-    libraries: Annotated[dict[str, list[Library]] | None, Meaning("stack", entry=of_library)] = None
-    preloads: Annotated[dict[str, list[Library]] | None, Meaning("stack", entry=OF_PRELOADS)] = None
-    providers: Annotated[dict[str, Library] | None, Meaning("stack", entry=of_provider)] = None
-    blas: Annotated[list[Blas] | None, Meaning("stack", "libraries", late=True)] = None
-    threads: Annotated[dict[str, Whole] | None, Meaning("stack", entry=_OF_POOL)] = None
-    variables: Annotated[dict[str, str] | None, Meaning("stack", entry=of_variable)] = {}
-    files: Annotated[dict[str, str] | None, Meaning("stack", entry=of_file)] = {}
-    caches: Annotated[dict[str, str] | None, Meaning("stack", entry=Meaning("stack", varies=True))] = {}
-    uncompiled: Annotated[dict[str, str] | None, Meaning("confinement", "files", by_doctor=True)] = None
-    hooks: Annotated[list[str] | None, Meaning("stack", by_doctor=True)] = None
-    start_code: Annotated[dict[str, str] | None, Meaning("stack", entry=_OF_START_CODE)] = None
-    interpreter: Annotated[dict[str, str] | None, Meaning("stack", entry=_OF_INTERPRETER)] = None
-    other_threads: Annotated[list[str] | None, Meaning("stack", "other-threads")] = None
-    search_path: Annotated[Whole | None, NOTHING] = None
-    search_folder_entries: Annotated[Whole | None, NOTHING] = None
-    other_variables: Annotated[list[str] | None, Meaning("confinement")] = None
-    environment_bytes: Annotated[Whole | None, NOTHING] = None
-    nccl_plugins: Annotated[dict[str, str] | None, Meaning("stack", "nccl", varies=True, by_doctor=True)] = None
+    # fmt: off
+    python_version: Annotated[str | None, _own("The version of Python.",
+        "platform.python_version()", lambda root: platform.python_version(), "python")] = None
+    python_implementation: Annotated[str | None, _own("Which Python it is, such as cpython.",
+        "sys.implementation", lambda root: sys.implementation.name, "python")] = None
+    python_executable: Annotated[str | None, _stack("The program that is run.",
+        "sys.executable, /proc/PID/exe of another process", _executable, "python", varies=True)] = None
+    python_build: Annotated[str | None, _own(
+        "Python's compiler, and options of its build that matter for speed, such as GCC 12.2.0, LTO, PGO.",
+        "sysconfig: CONFIG_ARGS and the compiler", _python_build, "python", by_doctor=True)] = None
+    libc: Annotated[str | None, _own("The C library and its version.",
+        "confstr(CS_GNU_LIBC_VERSION)", _libc, "python")] = None
+    packages: Annotated[dict[str, str] | None, _own("Distributions that can move a result, with their versions.",
+        "metadata folders on sys.path", _packages, entry=_of_packages)] = {}
+    imported: Annotated[list[str] | None, Fact("Those of them of which a module is loaded.",
+        "sys.modules", _imported, of_others=False)] = None
+    libraries: Annotated[dict[str, list[Library]] | None, _stack(
+        "By name, the files of libraries that are mapped: two under one name are two copies at work.",
+        "/proc/self/maps, notes of the files", loaded.libraries, entry=loaded.of_library)] = None
+    preloads: Annotated[dict[str, list[Library]] | None, _stack(
+        "By what names them, such as LD_PRELOAD, the libraries that come before all others.",
+        "/etc/ld.so.preload, LD_PRELOAD, LD_AUDIT, /proc/self/maps", loaded.preloads, entry=loaded.OF_PRELOADS)] = None
+    providers: Annotated[dict[str, Library] | None, _own("By what is called, such as malloc, the library that has it.",
+        "dlsym(), dladdr()", loaded.providers, entry=loaded.of_provider)] = None
+    blas: Annotated[list[Blas] | None, _own("The libraries of linear algebra and of threads at work.",
+        "threadpoolctl", _blas, "libraries", late=True)] = None
+    threads: Annotated[dict[str, Whole] | None, _own("By pool of threads, such as openblas, how many compute.",
+        "threadpoolctl, frameworks that are loaded", _threads, entry=_of_pool)] = None
+    variables: Annotated[dict[str, str] | None, _stack("Variables of the environment that libraries read.",
+        "environment variables", lambda root, pid: configuration.variables(environ_of(root, pid)),
+        entry=configuration.of_variable)] = {}
+    files: Annotated[dict[str, str] | None, _stack(
+        "Configuration files that were found, such as /etc/nccl.conf, with the SHA-256 of each.",
+        "/etc/nccl.conf, ~/.nccl.conf, files named by variables", _files, entry=configuration.of_file)] = {}
+    caches: Annotated[dict[str, str] | None, _own(
+        "By the variable that names a cache's folder, or would, whether one can be kept there: writable, or why not.",
+        "access() of the folders that variables name", configuration.cache_folders, entry=_of_caches)] = {}
+    uncompiled: Annotated[dict[str, str] | None, _own(
+        "By package whose modules have no .pyc files that are up to date, whether the next one is kept.",
+        "__pycache__ of packages on sys.path", bytecode.uncompiled, "files", layer="confinement",
+        by_doctor=True)] = None
+    hooks: Annotated[list[str] | None, _own(
+        "What Python calls at each function, line or allocation, such as sys.setprofile.",
+        "sys.gettrace(), sys.getprofile(), sys.monitoring, tracemalloc.is_tracing()", _hooks, by_doctor=True)] = None
+    start_code: Annotated[dict[str, str] | None, _own(
+        "By .pth file or module, a digest of what Python ran of it at its start.",
+        "*.pth of site-packages, sitecustomize, usercustomize", of_python.start_code, entry=_of_start_code)] = None
+    interpreter: Annotated[dict[str, str] | None, _own("What code can set of Python, and how it is.",
+        "gc, sys.getswitchinterval(), sys.meta_path, getitimer()", of_python.settings, entry=_of_interpreter)] = None
+    other_threads: Annotated[list[str] | None, _own(
+        "Names of threads of Python that others have started in this process by now.",
+        "threading.enumerate()", of_python.other_threads, "other-threads")] = None
+    search_path: Annotated[Whole | None, Fact("How many folders Python looks for modules in.",
+        "sys.path", lambda root: len(sys.path), of_others=False)] = None
+    search_folder_entries: Annotated[Whole | None, Fact(
+        "Names in the largest of these folders, all of which Python reads at each start; at most 100000.",
+        "scandir() of sys.path", _search_folder_entries, of_others=False)] = None
+    other_variables: Annotated[list[str] | None, _stack("Names of variables of which nothing is known.",
+        "names of environment variables", _other_variables, layer="confinement")] = None
+    environment_bytes: Annotated[Whole | None, Fact("The size of all variables together.",
+        "environment variables", _environment_bytes)] = None
+    nccl_plugins: Annotated[dict[str, str] | None, _stack("By network plugin of NCCL, where it is found, if it is.",
+        "LD_LIBRARY_PATH, /etc/ld.so.cache, NCCL_NET_PLUGIN", _nccl_plugins, "nccl", varies=True, by_doctor=True)
+    ] = None
+    # fmt: on
     missing: dict[str, str] = {}
 
 
 def collect(root: Path, pid: int = 0) -> Software:
     """Libraries are those loaded by now."""
-    return Software(**read_all(READERS, root, pid))
+    return Software(**read_all(facts_of(Software), root, pid))
 
 
 def _python_build(root: Path) -> str:
@@ -227,7 +239,7 @@ def _executable(root: Path, pid: int) -> str:
 
 
 def _files(root: Path, pid: int) -> dict[str, str]:
-    return configuration_files(root_of(root, pid), environ_of(root, pid))
+    return configuration.configuration_files(root_of(root, pid), environ_of(root, pid))
 
 
 def _hooks(root: Path) -> list[str]:
@@ -257,7 +269,7 @@ def _entries(folder: str) -> int:
 
 
 def _other_variables(root: Path, pid: int) -> list[str]:
-    return other_variables(environ_of(root, pid))
+    return configuration.other_variables(environ_of(root, pid))
 
 
 def _environment_bytes(root: Path, pid: int) -> int:
@@ -268,32 +280,3 @@ def _environment_bytes(root: Path, pid: int) -> int:
 def _nccl_plugins(root: Path, pid: int) -> dict[str, str]:
     found = rdma.plugins(root_of(root, pid), environ_of(root, pid))
     return {recorded(name): where for name, where in found.items()}
-
-
-READERS = {
-    "python_version": Reader("platform.python_version()", lambda root: platform.python_version()),
-    "python_implementation": Reader("sys.implementation", lambda root: sys.implementation.name),
-    "python_executable": of_process("sys.executable, /proc/PID/exe of another process", _executable),
-    "python_build": Reader("sysconfig: CONFIG_ARGS and the compiler", _python_build),
-    "libc": Reader("confstr(CS_GNU_LIBC_VERSION)", _libc),
-    "packages": Reader("metadata folders on sys.path", _packages),
-    "imported": Reader("sys.modules", _imported),
-    "libraries": of_process("/proc/self/maps, notes of the files", libraries),
-    "preloads": of_process("/etc/ld.so.preload, LD_PRELOAD, LD_AUDIT, /proc/self/maps", preloads),
-    "providers": Reader("dlsym(), dladdr()", providers),
-    "blas": Reader("threadpoolctl", _blas),
-    "threads": Reader("threadpoolctl, frameworks that are loaded", _threads),
-    "variables": of_process("environment variables", lambda root, pid: variables(environ_of(root, pid))),
-    "files": of_process("/etc/nccl.conf, ~/.nccl.conf, files named by variables", _files),
-    "caches": Reader("access() of the folders that variables name", cache_folders),
-    "uncompiled": Reader("__pycache__ of packages on sys.path", bytecode.uncompiled),
-    "hooks": Reader("sys.gettrace(), sys.getprofile(), sys.monitoring, tracemalloc.is_tracing()", _hooks),
-    "start_code": Reader("*.pth of site-packages, sitecustomize, usercustomize", interpreter.start_code),
-    "interpreter": Reader("gc, sys.getswitchinterval(), sys.meta_path, getitimer()", interpreter.settings),
-    "other_threads": Reader("threading.enumerate()", interpreter.other_threads),
-    "search_path": Reader("sys.path", lambda root: len(sys.path)),
-    "search_folder_entries": Reader("scandir() of sys.path", _search_folder_entries),
-    "other_variables": of_process("names of environment variables", _other_variables),
-    "environment_bytes": of_process("environment variables", _environment_bytes),
-    "nccl_plugins": of_process("LD_LIBRARY_PATH, /etc/ld.so.cache, NCCL_NET_PLUGIN", _nccl_plugins),
-}

@@ -8,9 +8,17 @@ from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_frequency, format_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from primbench.system.meaning import FactId
 
 YES_NO = {True: "yes", False: "no"}
+_UNITS: dict[str, Callable[[float], str]] = {
+    "bytes": lambda value: format_bytes(int(value)),
+    "s": format_time,
+    "hz": format_frequency,
+    "w": lambda value: f"{value:g} W",
+}
 
 
 def in_words(field: str | FactId, value: Any, absent: str = "none") -> str:
@@ -39,12 +47,12 @@ def _listed(field: str | FactId, values: list[Any]) -> str:
     return ", ".join(in_words(field, each, "-") for each in values)
 
 
+def unit_of(name: str) -> str:
+    """ "" where the end of the name tells none."""
+    end = name.rpartition("_")[2]
+    return end if end in _UNITS and end != name else ""
+
+
 def _quantity(field: str | FactId, value: float) -> str:
-    name = str(field)
-    if name.endswith("_bytes"):
-        return format_bytes(int(value))
-    if name.endswith("_s"):
-        return format_time(value)
-    if name.endswith("_hz"):
-        return format_frequency(value)
-    return f"{value:g} W" if name.endswith("_w") else str(value)
+    write = _UNITS.get(unit_of(str(field)), str)
+    return write(value)

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated
 
 import msgspec
 
 from primbench.quantities import Whole
 from primbench.system.cores import Cache, CpuKind, Package
-from primbench.system.meaning import NOTHING
+from primbench.system.meaning import Fact
+
+_of_node = functools.partial(Fact, layer="machine", rule="machine")
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """One NUMA node. Ids need not be contiguous; some nodes have no CPUs, some no memory.
+    """One NUMA node. Ids need not be contiguous; some nodes have no CPUs, some no memory."""
 
-    cpus: those online. allowed: this process may take memory there (its cpuset has the node); None where the kernel
-    does not say. initiators: of a node without CPUs, such as HBM or CXL memory, the nodes whose CPUs reach it best.
-    memory_bytes: None where the kernel does not say. distances: to every node, by id, 10 being the own one.
-    gpu: PCI address of the GPU whose own memory this node is, as on Grace-Hopper and POWER9.
-    """
-
-    id: Whole
-    cpus: list[Whole]
-    has_memory: bool
-    allowed: Annotated[bool | None, NOTHING]
-    initiators: Annotated[list[Whole], NOTHING] = []
-    memory_bytes: Annotated[Whole | None, NOTHING] = None
-    distances: Annotated[dict[Whole, Whole], NOTHING] = {}
-    gpu: Annotated[str | None, NOTHING] = None
+    # fmt: off
+    id: Annotated[Whole, _of_node("Its number.")]
+    cpus: Annotated[list[Whole], _of_node("Its CPUs that are online.")]
+    has_memory: Annotated[bool, _of_node("Whether it has memory.")]
+    allowed: Annotated[bool | None, Fact(
+        "Whether this process may take memory there, by its cpuset, as far as the kernel says.")]
+    initiators: Annotated[list[Whole], Fact(
+        "Of a node without CPUs, such as HBM or CXL memory, the nodes whose CPUs reach it best.")] = []
+    memory_bytes: Annotated[Whole | None, Fact("Its memory, as far as the kernel says.")] = None
+    distances: Annotated[dict[Whole, Whole], Fact("To every node, by id, 10 being the own one.")] = {}
+    gpu: Annotated[str | None, Fact(
+        "PCI address of the GPU whose own memory this node is, as on Grace-Hopper and POWER9.")] = None
+    # fmt: on
 
     @property
     def is_usable(self) -> bool:

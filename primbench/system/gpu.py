@@ -2,65 +2,89 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import functools
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from primbench.system.files import attempt
-from primbench.system.meaning import Meaning
+from primbench.system.meaning import Fact, facts_of
 from primbench.system.nvml import address_of, ask, find, library, read_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from primbench.system.nvml import Device
 
-_VARIES = Meaning("machine", "gpu", varies=True)
+_gpu = functools.partial(Fact, source="NVML", rule="gpu", layer="machine", of_others=False)
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU, as one process sees it. A field that could not be read is None, with the reason in ``missing``.
 
-    name, uuid, memory_bytes, mps: of the MIG instance where that is what CUDA sees; the rest is the board's.
-    cuda_driver_version: the newest CUDA that the driver serves. bar1_bytes: what the host can map of the memory.
-    *_clock_max_hz: the highest the board can have; sm_clock_application_hz: what it is set to, without clocks locked.
-    power_limit_w: in force; power_limit_max_w: as far as it can be raised.
-    compute_mode: "default", "exclusive process", "prohibited". virtualization_mode: "none", "passthrough", "vgpu", ...
-    addressing_mode: how it reaches the host's pageable memory: "none", "hmm", "ats".
-    mps: whether processes that share it through a multi-process service are listed here.
-    pcie_*: idle links may report less than they reach under load. pcie_replays, ecc_errors_uncorrected: since the
-    driver was loaded. repair_pending: memory rows or pages wait for a reset to be taken out of use.
+    Of a MIG instance, where that is what CUDA sees, are its name, uuid, memory and sharing; the rest is the board's.
     """
 
-    name: str | None = None
-    uuid: Annotated[str | None, _VARIES] = None
-    pci_address: Annotated[str | None, _VARIES] = None
-    driver_version: str | None = None
-    cuda_driver_version: str | None = None
-    memory_bytes: int | None = None
-    bar1_bytes: int | None = None
-    compute_capability: str | None = None
-    sm_clock_max_hz: float | None = None
-    sm_clock_application_hz: float | None = None
-    memory_clock_max_hz: float | None = None
-    power_limit_w: float | None = None
-    power_limit_default_w: float | None = None
-    power_limit_max_w: float | None = None
-    compute_mode: str | None = None
-    virtualization_mode: str | None = None
-    addressing_mode: str | None = None
-    confidential_computing: bool | None = None
-    ecc: bool | None = None
-    ecc_errors_uncorrected: Annotated[int | None, _VARIES] = None
-    repair_pending: bool | None = None
-    persistence: bool | None = None
-    mig: bool | None = None
-    mps: bool | None = None
-    pcie_generation: Annotated[int | None, _VARIES] = None
-    pcie_generation_max: int | None = None
-    pcie_width: int | None = None
-    pcie_width_max: int | None = None
-    pcie_replays: Annotated[int | None, _VARIES] = None
+    # fmt: off
+    name: Annotated[str | None, _gpu("The name of its model.",
+        read=lambda gpu: ask("nvmlDeviceGetName", gpu.handle))] = None
+    uuid: Annotated[str | None, _gpu("The id of this very GPU.", varies=True,
+        read=lambda gpu: ask("nvmlDeviceGetUUID", gpu.handle))] = None
+    pci_address: Annotated[str | None, _gpu("Its place on the PCI bus.", varies=True,
+        read=lambda gpu: address_of(gpu.board))] = None
+    driver_version: Annotated[str | None, _gpu("The version of its driver.",
+        read=lambda gpu: ask("nvmlSystemGetDriverVersion"))] = None
+    cuda_driver_version: Annotated[str | None, _gpu("The newest CUDA that the driver serves.",
+        read=lambda gpu: _cuda_version(ask("nvmlSystemGetCudaDriverVersion")))] = None
+    memory_bytes: Annotated[int | None, _gpu("The size of its memory.",
+        read=lambda gpu: ask("nvmlDeviceGetMemoryInfo", gpu.handle).total)] = None
+    bar1_bytes: Annotated[int | None, _gpu("What the host can map of the memory.",
+        read=lambda gpu: ask("nvmlDeviceGetBAR1MemoryInfo", gpu.board).bar1Total)] = None
+    compute_capability: Annotated[str | None, _gpu("What its code is made for, such as 9.0.",
+        read=lambda gpu: "{}.{}".format(*ask("nvmlDeviceGetCudaComputeCapability", gpu.board)))] = None
+    sm_clock_max_hz: Annotated[float | None, _gpu("The highest clock that its processors can have.",
+        read=lambda gpu: ask("nvmlDeviceGetMaxClockInfo", gpu.board, library().NVML_CLOCK_SM) * 1e6)] = None
+    sm_clock_application_hz: Annotated[float | None, _gpu("What that is set to, without clocks locked.",
+        read=lambda gpu: ask("nvmlDeviceGetApplicationsClock", gpu.board, library().NVML_CLOCK_SM) * 1e6)] = None
+    memory_clock_max_hz: Annotated[float | None, _gpu("The highest clock that its memory can have.",
+        read=lambda gpu: ask("nvmlDeviceGetMaxClockInfo", gpu.board, library().NVML_CLOCK_MEM) * 1e6)] = None
+    power_limit_w: Annotated[float | None, _gpu("The power that it may take, as it is in force.",
+        read=lambda gpu: ask("nvmlDeviceGetEnforcedPowerLimit", gpu.board) * 1e-3)] = None
+    power_limit_default_w: Annotated[float | None, _gpu("That limit as it comes.",
+        read=lambda gpu: ask("nvmlDeviceGetPowerManagementDefaultLimit", gpu.board) * 1e-3)] = None
+    power_limit_max_w: Annotated[float | None, _gpu("How far that limit can be raised.",
+        read=lambda gpu: ask("nvmlDeviceGetPowerManagementLimitConstraints", gpu.board)[1] * 1e-3)] = None
+    compute_mode: Annotated[str | None, _gpu("How many processes it serves: default, exclusive process or prohibited.",
+        read=lambda gpu: _word(ask("nvmlDeviceGetComputeMode", gpu.board), _COMPUTE_MODES))] = None
+    virtualization_mode: Annotated[str | None, _gpu("How it is handed to a virtual machine: none, passthrough, vgpu.",
+        read=lambda gpu: _word(ask("nvmlDeviceGetVirtualizationMode", gpu.board), _VIRTUALIZATION_MODES))] = None
+    addressing_mode: Annotated[str | None, _gpu("How it reaches the host's pageable memory: none, hmm or ats.",
+        read=lambda gpu: _word(ask("nvmlDeviceGetAddressingMode", gpu.board), _ADDRESSING_MODES))] = None
+    confidential_computing: Annotated[bool | None, _gpu("Whether what it is sent is encrypted on the way.",
+        read=lambda gpu: ask("nvmlSystemGetConfComputeState").ccFeature != 0)] = None
+    ecc: Annotated[bool | None, _gpu("Whether its memory corrects errors.",
+        read=lambda gpu: ask("nvmlDeviceGetEccMode", gpu.board)[0] == 1)] = None
+    ecc_errors_uncorrected: Annotated[int | None, _gpu(
+        "Errors of memory that were seen and not mended since the driver was loaded.", varies=True,
+        read=ecc_errors_uncorrected)] = None
+    repair_pending: Annotated[bool | None, _gpu(
+        "Whether rows or pages of memory wait for a reset to be taken out of use.", read=_repair_pending)] = None
+    persistence: Annotated[bool | None, _gpu("Whether the driver stays with it while nothing uses it.",
+        read=lambda gpu: ask("nvmlDeviceGetPersistenceMode", gpu.board) == 1)] = None
+    mig: Annotated[bool | None, _gpu("Whether it is divided into instances.",
+        read=lambda gpu: ask("nvmlDeviceGetMigMode", gpu.board)[0] == 1)] = None
+    mps: Annotated[bool | None, _gpu("Whether processes that share it by a multi-process service are listed here.",
+        read=lambda gpu: bool(ask("nvmlDeviceGetMPSComputeRunningProcesses", gpu.handle)))] = None
+    pcie_generation: Annotated[int | None, _gpu("Of its link now, which may be less while it is idle.", varies=True,
+        read=lambda gpu: ask("nvmlDeviceGetCurrPcieLinkGeneration", gpu.board))] = None
+    pcie_generation_max: Annotated[int | None, _gpu("Of its link at most.",
+        read=lambda gpu: ask("nvmlDeviceGetMaxPcieLinkGeneration", gpu.board))] = None
+    pcie_width: Annotated[int | None, _gpu("Lanes of its link now, which may be fewer while it is idle.",
+        read=lambda gpu: ask("nvmlDeviceGetCurrPcieLinkWidth", gpu.board))] = None
+    pcie_width_max: Annotated[int | None, _gpu("Lanes of its link at most.",
+        read=lambda gpu: ask("nvmlDeviceGetMaxPcieLinkWidth", gpu.board))] = None
+    pcie_replays: Annotated[int | None, _gpu(
+        "Transfers over PCIe that had to be repeated since the driver was loaded.", varies=True, read=pcie_replays)
+    ] = None
+    # fmt: on
     missing: dict[str, str] = {}
 
 
@@ -74,7 +98,7 @@ def identity(device: str) -> Gpu:
 def described(gpu: Device) -> Gpu:
     """What it is and how it is set up. Never raises."""
     missing: dict[str, str] = {}
-    return Gpu(**read_fields(_IDENTITY, gpu, missing), missing=missing)
+    return Gpu(**read_fields({name: fact.value for name, fact in facts_of(Gpu).items()}, gpu, missing), missing=missing)
 
 
 def pcie_replays(gpu: Device) -> int:
@@ -108,37 +132,3 @@ def _word(number: int, words: tuple[str, ...]) -> str:
 _COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")
 _VIRTUALIZATION_MODES = ("none", "passthrough", "vgpu", "host vgpu", "host vsga")
 _ADDRESSING_MODES = ("none", "hmm", "ats")
-
-_IDENTITY: dict[str, Callable[[Device], Any]] = {
-    "name": lambda gpu: ask("nvmlDeviceGetName", gpu.handle),
-    "uuid": lambda gpu: ask("nvmlDeviceGetUUID", gpu.handle),
-    "pci_address": lambda gpu: address_of(gpu.board),
-    "driver_version": lambda gpu: ask("nvmlSystemGetDriverVersion"),
-    "cuda_driver_version": lambda gpu: _cuda_version(ask("nvmlSystemGetCudaDriverVersion")),
-    "memory_bytes": lambda gpu: ask("nvmlDeviceGetMemoryInfo", gpu.handle).total,
-    "bar1_bytes": lambda gpu: ask("nvmlDeviceGetBAR1MemoryInfo", gpu.board).bar1Total,
-    "compute_capability": lambda gpu: "{}.{}".format(*ask("nvmlDeviceGetCudaComputeCapability", gpu.board)),
-    "sm_clock_max_hz": lambda gpu: ask("nvmlDeviceGetMaxClockInfo", gpu.board, library().NVML_CLOCK_SM) * 1e6,
-    "sm_clock_application_hz": lambda gpu: (
-        ask("nvmlDeviceGetApplicationsClock", gpu.board, library().NVML_CLOCK_SM) * 1e6
-    ),
-    "memory_clock_max_hz": lambda gpu: ask("nvmlDeviceGetMaxClockInfo", gpu.board, library().NVML_CLOCK_MEM) * 1e6,
-    "power_limit_w": lambda gpu: ask("nvmlDeviceGetEnforcedPowerLimit", gpu.board) * 1e-3,
-    "power_limit_default_w": lambda gpu: ask("nvmlDeviceGetPowerManagementDefaultLimit", gpu.board) * 1e-3,
-    "power_limit_max_w": lambda gpu: ask("nvmlDeviceGetPowerManagementLimitConstraints", gpu.board)[1] * 1e-3,
-    "compute_mode": lambda gpu: _word(ask("nvmlDeviceGetComputeMode", gpu.board), _COMPUTE_MODES),
-    "virtualization_mode": lambda gpu: _word(ask("nvmlDeviceGetVirtualizationMode", gpu.board), _VIRTUALIZATION_MODES),
-    "addressing_mode": lambda gpu: _word(ask("nvmlDeviceGetAddressingMode", gpu.board), _ADDRESSING_MODES),
-    "confidential_computing": lambda gpu: ask("nvmlSystemGetConfComputeState").ccFeature != 0,
-    "ecc": lambda gpu: ask("nvmlDeviceGetEccMode", gpu.board)[0] == 1,
-    "ecc_errors_uncorrected": ecc_errors_uncorrected,
-    "repair_pending": _repair_pending,
-    "persistence": lambda gpu: ask("nvmlDeviceGetPersistenceMode", gpu.board) == 1,
-    "mig": lambda gpu: ask("nvmlDeviceGetMigMode", gpu.board)[0] == 1,
-    "mps": lambda gpu: bool(ask("nvmlDeviceGetMPSComputeRunningProcesses", gpu.handle)),
-    "pcie_generation": lambda gpu: ask("nvmlDeviceGetCurrPcieLinkGeneration", gpu.board),
-    "pcie_generation_max": lambda gpu: ask("nvmlDeviceGetMaxPcieLinkGeneration", gpu.board),
-    "pcie_width": lambda gpu: ask("nvmlDeviceGetCurrPcieLinkWidth", gpu.board),
-    "pcie_width_max": lambda gpu: ask("nvmlDeviceGetMaxPcieLinkWidth", gpu.board),
-    "pcie_replays": pcie_replays,
-}

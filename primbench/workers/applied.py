@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from primbench.environment import confinement
 from primbench.environment.configuration import is_recorded, recorded
+from primbench.environment.confinement import Confinement
 from primbench.spec.arm import Arm, in_words, settings_of
 from primbench.spec.settings import SETTINGS
 from primbench.system.cgroups import cgroup_version
 from primbench.system.files import attempt
+from primbench.system.meaning import facts_of
 
 if TYPE_CHECKING:
     from primbench.spec.placement import Placement
@@ -39,10 +40,11 @@ ELSEWHERE = Outside(is_root=True, namespaces=None, seccomp_filters=None, cgroup_
 
 
 def outside(root: Path = Path("/")) -> Outside:
+    seen = facts_of(Confinement)
     return Outside(
         is_root=os.geteuid() == 0,
-        namespaces=attempt({}, "namespaces", lambda: confinement.READERS["namespaces"].value(root)),
-        seccomp_filters=attempt({}, "seccomp_filters", lambda: confinement.READERS["seccomp_filters"].value(root)),
+        namespaces=attempt({}, "namespaces", lambda: seen["namespaces"].value(root)),
+        seccomp_filters=attempt({}, "seccomp_filters", lambda: seen["seccomp_filters"].value(root)),
         cgroup_version=attempt({}, "cgroup_version", lambda: cgroup_version(root)),
     )
 

@@ -15,13 +15,14 @@ from msgspec.structs import replace
 from primbench.compare.comparison import Explanation
 from primbench.compare.pairs import compare
 from primbench.environment import fingerprint, limits
+from primbench.environment.confinement import Confinement
 from primbench.environment.later import Later, later
-from primbench.environment.reading import Reader
 from primbench.measurement import Measurement, Samples
 from primbench.measurement.readings import MOVED, HostReading
 from primbench.registry import build
 from primbench.results.file import Results
 from primbench.spec.case import Case
+from primbench.system.meaning import facts_of
 
 HERE = fingerprint.collect(gpus=False)
 USUAL = replace(
@@ -148,8 +149,9 @@ def test_what_the_next_look_does_not_see_has_not_changed(
 ) -> None:
     quiet = replace(HERE, limits=limits.collect(Path("/")), confinement=replace(HERE.confinement, interruptions_hz=0.0))
     counted = iter(counts)
-    made = {"interruptions_hz": Reader("made up", lambda _: next(counted))}
-    monkeypatch.setattr("primbench.environment.later._CHANGEABLE", made)
+    declared = facts_of(Confinement)["interruptions_hz"]
+    made = {"interruptions_hz": declared._replace(read=lambda _: next(counted))}
+    monkeypatch.setattr("primbench.environment.later._again", lambda: {"confinement": made, "limits": {}})
     assert is_told == (later(quiet) is not None)
     assert next(counted, None) is None, "as many looks as it takes, and no more"
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from primbench.causes.confinement import MANY_INTERRUPTIONS_HZ
-from primbench.environment import confinement, interpreter
+from primbench.environment import interpreter
+from primbench.environment.confinement import Confinement
+from primbench.system.meaning import facts_of
 
 ROOT = Path("/")
 
@@ -27,14 +29,14 @@ def interrupted() -> Iterator[None]:
 
 def test_what_interrupts_a_process_very_often_is_counted(interrupted: None) -> None:
     """At the best of several tries: on a busy CPU another program has all of some."""
-    read = confinement.READERS["interruptions_hz"].value
+    read = facts_of(Confinement)["interruptions_hz"].value
     assert any(read(ROOT) > MANY_INTERRUPTIONS_HZ for _ in range(50))
 
 
 def test_temporary_files_are_opened_where_they_are_made_and_none_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = confinement.READERS["open_temporary_s"].value
+    read = facts_of(Confinement)["open_temporary_s"].value
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert 0 < read(ROOT) < 1
     assert [] == list(tmp_path.iterdir())

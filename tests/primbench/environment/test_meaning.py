@@ -14,7 +14,7 @@ from primbench.environment.limits import Limits
 from primbench.environment.machine import Machine
 from primbench.environment.software import Software
 from primbench.report.plain import json_of
-from primbench.system.meaning import FactId, Meaning
+from primbench.system.meaning import Fact, FactId
 
 GROUPS: dict[str, type[msgspec.Struct]] = {
     "machine": Machine, "limits": Limits, "confinement": Confinement, "software": Software, "devices": Devices,
@@ -27,7 +27,7 @@ FIELDS = [
 
 def test_no_field_is_forgotten() -> None:
     assert 60 < len(FIELDS)
-    assert [] == [field for field in FIELDS if not isinstance(meaning_of(field), Meaning)]
+    assert [] == [field for field in FIELDS if not isinstance(meaning_of(field), Fact)]
 
 
 def test_every_rule_that_a_field_names_is_one_of_the_doctor() -> None:
@@ -65,11 +65,11 @@ def test_every_rule_that_a_field_names_is_one_of_the_doctor() -> None:
 def test_what_lies_within_a_field_has_its_meaning_or_one_of_its_own(
     field: FactId, layer: str | None, rule: str | None
 ) -> None:
-    assert (layer, rule) == meaning_of(field)[:2]
+    assert (layer, rule) == (meaning_of(field).layer, meaning_of(field).rule)
 
 
 def test_a_field_without_a_meaning_is_named() -> None:
-    with pytest.raises(LookupError, match="missing: its struct declares no Meaning"):
+    with pytest.raises(LookupError, match="missing: its struct declares no Fact"):
         meaning_of(FactId("limits", "missing"))
 
 

@@ -21,6 +21,7 @@ from primbench.environment import elf, fingerprint, software
 from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import is_c_library
 from primbench.environment.software import Software
+from primbench.system.meaning import facts_of
 
 pytestmark = pytest.mark.wheel
 
@@ -348,14 +349,14 @@ def test_the_fullest_folder_that_modules_are_looked_for_in_is_counted(
         for number in range(count):
             (tmp_path / folder / f"{number}").touch()
     monkeypatch.setattr(sys, "path", [f"{tmp_path}/{name}" for name in ("few", "many", "absent", "few/0")])
-    assert 3 == software.READERS["search_folder_entries"].value(Path("/"))
+    assert 3 == facts_of(Software)["search_folder_entries"].value(Path("/"))
 
 
 def test_what_looks_at_each_step_of_python_is_named() -> None:
     before = sys.getprofile()
     sys.setprofile(lambda frame, event, argument: None)
     try:
-        assert "sys.setprofile" in software.READERS["hooks"].value(Path("/"))
+        assert "sys.setprofile" in facts_of(Software)["hooks"].value(Path("/"))
     finally:
         sys.setprofile(before)
 
@@ -364,7 +365,7 @@ def test_what_python_ran_at_its_start_and_what_that_set_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def told() -> tuple[dict[str, str], dict[str, str]]:
-        start_code, settings = (software.READERS[name].value(Path("/")) for name in ("start_code", "interpreter"))
+        start_code, settings = (facts_of(Software)[name].value(Path("/")) for name in ("start_code", "interpreter"))
         return start_code, settings
 
     before, usual = told()
