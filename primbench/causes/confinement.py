@@ -12,6 +12,7 @@ from primbench.doctor.cause import Cause, of
 from primbench.doctor.finding import Finding, listed
 from primbench.environment.costs import SLOW_SYSTEM_CALL_S
 from primbench.environment.filesystems import NETWORK_LIKE
+from primbench.environment.machine import GVISOR
 from primbench.system.meaning import FactId
 from primbench.units import format_time
 from primbench.watching.on_cpus import is_traced, kernel_time
@@ -196,15 +197,7 @@ def machine_kind(place: Place) -> Iterator[Finding]:
     """Whether the kernel stands on the hardware, on a hypervisor, or is none."""
     machine = place.environment.machine
     hint = machine.virtualization or "none"
-    if "gvisor" in hint.lower():
-        yield Finding(
-            severity="warning",
-            summary="gVisor stands in for the kernel: system calls and calls to the driver are made by it",
-            evidence=[f"virtualization: {hint}", f"kernel {machine.kernel}"],
-            distorts=["launch", "copy", "start-up", "everything on the CPU"],
-            advice="compare with a container on the kernel itself (runc, crun)",
-        )
-    elif hint != "none":
+    if hint not in ("none", GVISOR):
         yield Finding(
             severity="note",
             summary=f"a virtual machine ({hint}): nodes, PCI tree and clocks are what the hypervisor shows",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.causes import OF_CODE
+from primbench.causes import OF_CODE, OF_THREADS
 from primbench.compare.implementations import other_implementations
+from primbench.compare.suspect import Suspect
 from primbench.doctor.cause import Cause, of
 from primbench.doctor.finding import Finding, listed
 from primbench.system.meaning import FactId
@@ -13,6 +14,8 @@ from primbench.system.meaning import FactId
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from primbench.compare.beside import Beside
+    from primbench.compare.sides import Side
     from primbench.doctor.place import Place
     from primbench.environment.machine import Machine
     from primbench.environment.software import Blas
@@ -86,6 +89,48 @@ def emulation(place: Place) -> Iterator[Finding]:
     )
 
 
+def sockets(place: Place) -> Iterator[Finding]:
+    """Whether CPUs are shown as the cores of few sockets, by which some programs choose how many threads they start."""
+    cores = place.environment.machine.cores_by_package or []
+    if len(cores) > 1 and set(cores) == {1}:
+        yield Finding(
+            severity="warning",
+            summary=f"{len(cores)} sockets of one core each: programs that count sockets, or the cores of one, start "
+            "too few threads or too many",
+            values=[len(cores)],
+            distorts=[],  # by itself, as those that count CPUs are none the slower
+            evidence=[
+                "/sys/devices/system/cpu/cpuN/topology/physical_package_id",
+                f"a hypervisor's choice: {place.environment.machine.virtualization or 'unknown'}",
+            ],
+            advice="let the virtual machine have its CPUs as the cores of one socket: cores=8,sockets=1 in place of "
+            "sockets=8 (QEMU's -smp, libvirt's <topology>, Proxmox), cpuid.coresPerSocket (VMware)",
+        )
+
+
+def threads_by_sockets(beside: Beside) -> Iterator[Suspect]:
+    """Sockets of one core in one place alone, where its libraries have other threads."""
+    one, other = (_sockets(beside, each) for each in (beside.baseline, beside.side))
+    if None in (one, other) or (one == 1) == (other == 1) or not _has_other_threads(beside):
+        return
+    of_arm = other == 1
+    name = beside.side.name if of_arm else beside.baseline.name
+    title = f"sockets of one core each in {name}"
+    yield Suspect(f"{title}, by which programs choose other numbers of threads", title=title)
+
+
+def _sockets(beside: Beside, side: Side) -> int | None:
+    """How many cores the largest socket has, where there are several; 0 of one socket, None where it is not known."""
+    worker = side.worker_of(beside.case.case.backend, beside.case.case.device)
+    cores = worker.environment.machine.cores_by_package if worker else None
+    return None if cores is None else max(cores) * (len(cores) > 1)
+
+
+def _has_other_threads(beside: Beside) -> bool:
+    changes = beside.differing.limits.changes if beside.differing else []
+    return any(each.field[:2] == ("software", "threads") and each.kind == "differs" for each in changes)
+
+
 CAUSES = (
     Cause("cpu-kernels", title="other code for the CPU", slows=("everything on the CPU",), works=OF_CODE, times=300.0,
           source="timed: products of float32 by SSE for AVX2 take 5 times as long, a loop without optimization 200 "
@@ -96,6 +141,9 @@ CAUSES = (
     Cause("implementations", upstream=12, between=other_implementations),
     Cause("vector-instructions", slows=("everything on the CPU", "data loading"), reads=of("machine", "vectors"),
           where=lambda place: place.environment.machine.architecture == "x86_64", here=vector_instructions),
+    # One CPU of 8 computed: ollama/ollama#7359.
+    Cause("sockets", title="sockets of one core each", slows=("everything on the CPU",), works=OF_THREADS, upstream=8.5,
+          reads=of("machine", "cores_by_package"), here=sockets, between=threads_by_sockets),
     Cause("emulation", slows=("start-up", "data loading", "launch", "everything on the CPU"),
           reads=of("machine", "emulator"), here=emulation),
 )  # fmt: skip

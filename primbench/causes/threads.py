@@ -53,7 +53,8 @@ def few_cpus(place: Place) -> Iterator[Finding]:
 def threads(place: Place) -> Iterator[Finding]:
     """Whether libraries start more threads than there are CPUs for, or a single one of many."""
     granted, allowed = _granted(place), place.environment.limits.cpus_allowed
-    wrong = {name: count for name, count in _asked(place).items() if _is_wrong(count, granted)}
+    least = _least(place, granted)
+    wrong = {name: count for name, count in _asked(place).items() if not least <= count <= granted}
     yield from (_other_threads(name, count, granted, _allowed(place)) for name, count in wrong.items())
     pools = {name: count for name, count in (place.environment.software.threads or {}).items() if count > len(allowed)}
     if pools and not wrong:
@@ -66,8 +67,15 @@ def _asked(place: Place) -> dict[str, int]:
     return {name: count for name, count in asked.items() if count is not None}
 
 
-def _is_wrong(threads: int, granted: float) -> bool:
-    return threads > granted or (threads == 1 and granted >= ENOUGH_CPUS)
+def _least(place: Place, granted: float) -> float:
+    """A thread for each whole CPU that is granted, or for each core, whose two threads compute little more than one.
+
+    Where cores are not known one thread is few for several CPUs.
+    """
+    cores = place.environment.limits.cores_allowed
+    if cores is None:
+        return 2 if granted >= ENOUGH_CPUS else 1
+    return min(cores, max(1, int(granted)))
 
 
 def _granted(place: Place) -> float:
@@ -85,7 +93,8 @@ def _number(variable: str) -> int | None:
 
 
 def _other_threads(name: str, asked: int, granted: float, cpus: str) -> Finding:
-    what = "more threads than" if asked > granted else "one thread of"
+    of = f"{asked} threads of" if asked > 1 else "one thread of"
+    what = "more threads than" if asked > granted else of
     return Finding(
         severity="warning",
         summary=f"{name}={asked} asks for {what} the {granted:g} CPUs granted here",

@@ -148,7 +148,11 @@ def _amounts(change: Change) -> tuple[float, float]:
     """Of what is wanted, in the two places; None is no limit."""
     if meaning_of(change.field).more_is_slower:
         return -_amount(change.a), -_amount(change.b)
-    return change.a or math.inf, change.b or math.inf
+    return _or_none(change.a), _or_none(change.b)
+
+
+def _or_none(limit: float | None) -> float:
+    return math.inf if limit is None else limit
 
 
 def _amount(value: float | str | None) -> float:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from primbench.environment import container, costs
+from primbench.environment import disks as of_disks
 from primbench.environment import filesystems as folders
 from primbench.environment.container import Runtime
 from primbench.environment.filesystems import FILES_OF, SHARED_MEMORY
@@ -50,6 +51,11 @@ def _of_namespace(kind: str) -> Fact:
 def _of_folder(what: str) -> Fact:
     rule = "shared-memory" if what == SHARED_MEMORY else "files"
     return _told(rule=rule, set_by="root", beside=what.startswith(FILES_OF))
+
+
+def _of_read_ahead(what: str) -> Fact:
+    """Where someone works lies wherever that is."""
+    return Fact() if what == folders.WORKING_FOLDER else _told(rule="read-ahead", less_is_slower=True)
 
 
 def _of_access_times(what: str) -> Fact:
@@ -102,6 +108,12 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     far_mounts: Annotated[dict[str, str] | None, _told(
         "What else is mounted over a network or by a program, with its kind: /models is nfs4.",
         "/proc/self/mountinfo", folders.far_mounts, "files", entry=_of_far_mounts)] = None
+    disks: Annotated[dict[str, str] | None, Fact("By what a folder is for, the disk that it lies on.",
+        "/proc/self/mountinfo, /sys/dev/block", of_disks.disks)] = None
+    read_ahead_bytes: Annotated[dict[str, Whole] | None, _told(
+        "By what a folder is for, how far beyond what is asked for the kernel reads there at most.",
+        "/sys/class/bdi/*/read_ahead_kb, /sys/dev/block/*/queue", of_disks.read_ahead_bytes,
+        entry=_of_read_ahead)] = None
     transparent_hugepage_disabled: Annotated[bool | None, _told("Whether it alone has no huge pages, by prctl.",
         "prctl(PR_GET_THP_DISABLE)", _transparent_hugepage_disabled, "huge-pages")] = None
     set_mempolicy: Annotated[str | None, _own("Allowed, or the name of the error, by a call that changes nothing.",

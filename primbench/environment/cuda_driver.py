@@ -10,7 +10,6 @@ import sys
 from ctypes import c_uint
 from typing import TYPE_CHECKING
 
-from primbench.cuda import driver
 from primbench.system.nvml import visible_devices
 
 if TYPE_CHECKING:
@@ -40,6 +39,8 @@ def answer(root: Path) -> str:
 
 def start() -> str:
     """In this process. Raises BackendUnavailable without a driver's library."""
+    from primbench.cuda import driver  # which completion of a command line has no use for
+
     try:
         driver.call("cuInit", c_uint(0))
     except driver.CudaError as error:

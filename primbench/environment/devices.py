@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from primbench.environment import rdma
+from primbench.environment import cuda_driver, rdma
 from primbench.environment.reading import read_all
 from primbench.system import gpu
 from primbench.system.files import utf8
@@ -19,6 +19,8 @@ from primbench.system.gpu_processes import devices_of
 from primbench.system.meaning import Fact, facts_of
 from primbench.system.processes import environ_of, folder_of, root_of
 
+_OF_GPUS = ("gpus", "cuda", "refused_files")
+"""What takes a second and more, or touches GPUs."""
 _of_one = Fact(layer="limits")  # handed in or not
 _confined = functools.partial(Fact, layer="confinement")
 
@@ -41,6 +43,13 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
         "$CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_control, "mps")] = None
     mps_of_another: Annotated[bool | None, _confined("Whether that is of a user that is neither root nor this one.",
         "owner of the pipe in $CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_of_another, "mps")] = None
+    cuda: Annotated[str | None, _confined("That CUDA starts here, or the name of its error.",
+        "cuInit()", cuda_driver.answer, "cuda-start", of_others=False)] = None
+    refused_files: Annotated[dict[str, str] | None, _confined(
+        "Device files that CUDA opens and may not here, each with the error, as EPERM by a control group.",
+        "open() of the GPUs' device files", _refused_files, of_others=False, by_doctor=True)] = None
+    gdrdrv_file: Annotated[bool | None, _confined("Whether the device file of GDRCopy is here.",
+        "/dev/gdrdrv", lambda root, pid: (root_of(root, pid) / "dev/gdrdrv").exists(), by_doctor=True)] = None
     infiniband_files: Annotated[list[str] | None, _confined("Device files by which adapters are reached.",
         "/dev/infiniband", lambda root, pid: rdma.device_files(root_of(root, pid)), "network")] = None
     # fmt: on
@@ -54,7 +63,8 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
 
 def collect(root: Path, pid: int = 0, *, gpus: bool) -> Devices:
     facts = facts_of(Devices)
-    return Devices(**read_all(facts if gpus else facts | {"gpus": Fact(read=_not_asked)}, root, pid))
+    asked = facts if gpus else facts | dict.fromkeys(_OF_GPUS, Fact(read=_not_asked))
+    return Devices(**read_all(asked, root, pid))
 
 
 def _not_asked(root: Path, pid: int) -> None:
@@ -72,6 +82,10 @@ def _gpu_files(root: Path, pid: int) -> list[str]:
     device_files = [path for path in found if path.name.startswith("nvidia") or path.name == "dxg"]
     files = [inner for path in device_files for inner in (path.iterdir() if path.is_dir() else [path])]
     return sorted(utf8("/" + str(path.relative_to(own_root))) for path in files)
+
+
+def _refused_files(root: Path) -> dict[str, str]:
+    return cuda_driver.refused_files(root, _gpu_files(root, 0))
 
 
 def _driver_version(root: Path) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
+AS_IT_IS, BY_COMPILING, NOT_AT_ALL = "as it is", "compiled at first use", "not at all"
 SECTION = ".nv_fatbin"
 MOST_CONTAINERS = 64  # of a library: one is of one source file, and all of them are compiled alike
 _MOST_ENTRIES = 64  # of a container
@@ -79,7 +80,7 @@ def _at(file: BinaryIO, offset: int, layout: struct.Struct) -> tuple[int, ...] |
 
 
 def how_it_runs(code: list[str], capability: str) -> str:
-    """On a GPU of a compute capability such as "9.0": "as it is", "compiled at first use", or "not at all".
+    """On a GPU of a compute capability such as "9.0": AS_IT_IS, BY_COMPILING or NOT_AT_ALL.
 
     NVIDIA, CUDA C++ Programming Guide, "Binary Compatibility", "PTX Compatibility": code runs on the same major
     architecture from its minor one on, PTX on all that are newer, what ends in "a" on that one alone.
@@ -88,8 +89,8 @@ def how_it_runs(code: list[str], capability: str) -> str:
     gpu = (int(major), int(minor or 0))
     parts = [(kind, divmod(number, 10), only) for kind, number, only in map(_parts, code)]
     if any(_runs(kind, own, only, gpu) for kind, own, only in parts):
-        return "as it is"
-    return "compiled at first use" if any(_is_compiled(*each, gpu) for each in parts) else "not at all"
+        return AS_IT_IS
+    return BY_COMPILING if any(_is_compiled(*each, gpu) for each in parts) else NOT_AT_ALL
 
 
 def _parts(name: str) -> tuple[str, int, str]:
@@ -109,4 +110,4 @@ def _is_compiled(kind: str, own: tuple[int, int], only: str, gpu: tuple[int, int
 def lacking(found: Mapping[str, list[str]], capability: str) -> dict[str, str]:
     """Those of the libraries whose code does not run as it is on such a GPU -> how it does."""
     ways = {name: how_it_runs(code, capability) for name, code in found.items()}
-    return {name: how for name, how in ways.items() if how != "as it is"}
+    return {name: how for name, how in ways.items() if how != AS_IT_IS}

@@ -24,6 +24,7 @@ from primbench.system.cgroups import (
     lines_of,
     paths_of,
 )
+from primbench.system.cores import siblings
 from primbench.system.files import labelled_value, parse_cpu_list, read_number, whole_number
 from primbench.system.meaning import Fact, facts_of
 from primbench.system.memory import MEMORY_LIMITS, refaulted
@@ -61,6 +62,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     # fmt: off
     cpus_allowed: Annotated[list[Whole], _limit("CPUs that it may run on, by affinity and cpuset together.",
         "sched_getaffinity()", _cpus_allowed, "cpus", counts=True, set_by="cpuset")]
+    cores_allowed: Annotated[Whole | None, Fact("How many cores the CPUs are of that it may run on.",
+        "/sys/devices/system/cpu/cpuN/topology", _cores_allowed)] = None
     memory_nodes_allowed: Annotated[list[Whole] | None, _limit(
         "NUMA nodes that it may take memory from, by its cpuset.",
         "/proc/self/status Mems_allowed_list", _memory_nodes_allowed, "memory", set_by="mems")] = None
@@ -156,6 +159,10 @@ def collect(root: Path, pid: int = 0) -> Limits:
 
 def _cpus_allowed(root: Path, pid: int) -> list[int]:
     return sorted(os.sched_getaffinity(pid))
+
+
+def _cores_allowed(root: Path, pid: int) -> int:
+    return len({siblings(root, cpu) for cpu in os.sched_getaffinity(pid)})
 
 
 def _memory_nodes_allowed(root: Path, pid: int) -> list[int]:

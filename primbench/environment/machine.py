@@ -105,6 +105,13 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     peer_memory: Annotated[list[str] | None, _machine(
         "Modules of the kernel that let adapters reach GPU memory, such as nvidia_peermem.",
         "/sys/module, /sys/kernel/mm/memory_peers", rdma.peer_memory, "network")] = None
+    peer_memory_clients: Annotated[list[str] | None, _machine(
+        "Of these, and of others, those that are registered with the adapters' drivers.",
+        "/sys/kernel/mm/memory_peers", rdma.peer_memory_clients, "network")] = None
+    gdrdrv: Annotated[bool | None, _machine("Whether the module of GDRCopy is loaded.",
+        "/sys/module/gdrdrv", rdma.gdrdrv, by_doctor=True)] = None
+    cores_by_package: Annotated[list[Whole] | None, _machine("How many cores with CPUs online each socket has.",
+        "/sys/devices/system/cpu/cpuN/topology", cores.cores_by_package, by_doctor=True)] = None
     acs_redirect: Annotated[list[str] | None, _machine(
         "Bridges above NVIDIA's GPUs that send what these say to each other up to the root complex.",
         "/sys/bus/pci/devices/*/config of bridges", pci.acs_redirecting, "network")] = None
@@ -120,6 +127,7 @@ _PARAMETER = re.compile(
     r"|transparent_hugepage\w*|numa_balancing|numa|default_hugepagesz|hugepagesz|hugepages"
     r"|clocksource|tsc|nowatchdog|preempt|seccomp|apparmor|selinux|lsm|psi"
 )
+GVISOR = "gVisor"
 _GVISOR = "Sun Jan 10 15:06:54 PST 2016"  # gVisor's kernel version always has this date
 _CLOCK_READINGS = 1000  # 0.05 ms, and 1 ms where each is a system call
 _ROUNDS = 5
@@ -169,7 +177,7 @@ def _meminfo_bytes(label: str) -> Callable[[Path], int]:
 def _virtualization(root: Path) -> str:
     with contextlib.suppress(OSError):
         if _GVISOR in (root / "proc/version").read_text():
-            return "gVisor"
+            return GVISOR
     if "hypervisor" not in labelled_value(root / "proc/cpuinfo", "flags").split():
         return "none"
     names = []

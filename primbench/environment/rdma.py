@@ -82,11 +82,25 @@ def _family(address: str) -> str:
 
 def peer_memory(root: Path) -> list[str]:
     """Kernel modules that let adapters reach GPU memory, those that are loaded; not by dma-buf, which needs none."""
-    clients = root / _PEER_CLIENTS
     loaded = [name for name in _PEER_MODULES if (root / "sys/module" / name).is_dir()]
     if not (root / "sys/module").is_dir():
         raise LookupError("/sys/module is not here")
-    return loaded or (sorted(utf8(path.name) for path in clients.iterdir()) if clients.is_dir() else [])
+    return loaded or peer_memory_clients(root)
+
+
+def peer_memory_clients(root: Path) -> list[str]:
+    """Those that are registered with the adapters' drivers, by the names that they gave themselves."""
+    clients = root / _PEER_CLIENTS
+    if not (root / "sys/kernel").is_dir():
+        raise LookupError("/sys/kernel is not here")
+    return sorted(utf8(path.name) for path in clients.iterdir()) if clients.is_dir() else []
+
+
+def gdrdrv(root: Path) -> bool:
+    """Whether the module of GDRCopy is loaded."""
+    if not (root / "sys/module").is_dir():
+        raise LookupError("/sys/module is not here")
+    return (root / "sys/module/gdrdrv").is_dir()
 
 
 def driver_is_open(root: Path) -> bool:

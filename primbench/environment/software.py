@@ -18,6 +18,7 @@ import msgspec
 
 from primbench import backends
 from primbench.environment import bytecode, configuration, rdma
+from primbench.environment import gpu_code as of_gpus
 from primbench.environment import interpreter as of_python
 from primbench.environment import libraries as loaded
 from primbench.environment.configuration import homely, recorded
@@ -98,6 +99,9 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
         "/etc/ld.so.preload, LD_PRELOAD, LD_AUDIT, /proc/self/maps", loaded.preloads, entry=loaded.OF_PRELOADS)] = None
     providers: Annotated[dict[str, Library] | None, _own("By what is called, such as malloc, the library that has it.",
         "dlsym(), dladdr()", loaded.providers, entry=loaded.of_provider)] = None
+    gpu_code: Annotated[dict[str, list[str]] | None, Fact(
+        "By library with kernels for GPUs, what these are for: sm_90, or compute_90, which the driver compiles.",
+        "/proc/self/maps, .nv_fatbin of the files", of_gpus.gpu_code)] = None
     blas: Annotated[list[Blas] | None, _own("The libraries of linear algebra and of threads at work.",
         "threadpoolctl", _blas, "libraries", late=True)] = None
     threads: Annotated[dict[str, Whole] | None, _own("By pool of threads, such as openblas, how many compute.",

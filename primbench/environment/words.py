@@ -32,13 +32,19 @@ def in_words(field: str | FactId, value: Any, absent: str = "none") -> str:
     if isinstance(value, list):
         return _listed(field, value)
     if isinstance(value, dict):
-        return ", ".join(f"{part} {in_words(part, each, '-')}" for part, each in value.items() if part != "missing")
+        return _entries(field, value)
     return str(value)
 
 
 def are_alike(field: str | FactId, one: Any, other: Any) -> bool:
     """Whether a reader could not tell them apart: sizes alike in 3 digits, a list without entries and none."""
     return one == other or in_words(field, one) == in_words(field, other)
+
+
+def _entries(field: str | FactId, values: dict[str, Any]) -> str:
+    """Each in its own unit, or in that of all of them."""
+    named = {part: part if unit_of(part) else field for part in values if part != "missing"}
+    return ", ".join(f"{part} {in_words(name, values[part], '-')}" for part, name in named.items())
 
 
 def _listed(field: str | FactId, values: list[Any]) -> str:
@@ -54,5 +60,7 @@ def unit_of(name: str) -> str:
 
 
 def _quantity(field: str | FactId, value: float) -> str:
-    write = _UNITS.get(unit_of(str(field)), str)
-    return write(value)
+    """By the last part of a fact's id that has a unit: an entry may be named by what it is of."""
+    parts = [field] if isinstance(field, str) else [each for each in field if isinstance(each, str)]
+    unit = next(filter(None, map(unit_of, reversed(parts))), "")
+    return _UNITS.get(unit, str)(value)

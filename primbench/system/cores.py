@@ -67,6 +67,11 @@ def packages(root: Path) -> list[Package]:
     return [Package(id=number, cores=sorted(map(list, cores))) for number, cores in numbered]
 
 
+def cores_by_package(root: Path) -> list[int]:
+    """How many cores each socket has."""
+    return [len(package.cores) for package in packages(root)]
+
+
 def siblings(root: Path, cpu: int) -> tuple[int, ...]:
     """The CPUs of the core that a CPU is of. Linux before 5.3 has the older name alone. Raises OSError, ValueError."""
     path = root / f"sys/devices/system/cpu/cpu{cpu}/topology"

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from primbench.environment import limits
+from primbench.environment.disks import of_open_files
 from primbench.environment.limits import Limits
 from primbench.quantities import Whole
 from primbench.system.files import attempt, read_cpu_list
@@ -15,12 +16,17 @@ from primbench.system.processes import check_runs, named, started
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """name: number and name of the process. cpus_total: of the machine, online; None is unknown."""
+    """name: number and name of the process. cpus_total: of the machine, online; None is unknown.
+
+    read_ahead_bytes: disk -> how far ahead it is read, of those with files that the process had open when it was first
+    looked at; None is unknown.
+    """
 
     pid: Whole
     name: str
     limits: Limits
     cpus_total: Whole | None
+    read_ahead_bytes: dict[str, Whole] | None = None
 
 
 def look(pid: int, root: Path = Path("/")) -> Job:
@@ -28,5 +34,12 @@ def look(pid: int, root: Path = Path("/")) -> Job:
     check_runs(root, pid)
     online = attempt({}, "", partial(read_cpu_list, root / "sys/devices/system/cpu/online"))
     name, held_to = named(root, pid), limits.collect(root, pid)
+    ahead_bytes = attempt({}, "", partial(of_open_files, root, pid))
     started(root, pid)
-    return Job(pid=pid, name=name, limits=held_to, cpus_total=None if online is None else len(online))
+    return Job(
+        pid=pid,
+        name=name,
+        limits=held_to,
+        cpus_total=None if online is None else len(online),
+        read_ahead_bytes=ahead_bytes,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.environment.disks import USUAL_BYTES
 from primbench.units import format_bytes, format_percent
 from primbench.watching import studies
 from primbench.watching.hindrance import Hindrance
@@ -31,6 +32,23 @@ def short_of_memory(whole: Stretch, job: Job) -> Iterator[Hindrance]:
     """What is read again for want of memory is told as that, and not as reading."""
     if words := _taken_out(whole):
         yield _short_of_memory(whole, job, words)
+
+
+def reads_little_ahead(whole: Stretch, job: Job) -> Iterator[Hindrance]:
+    """Of a disk with files that it has open, while it reads from disks."""
+    little = {disk: ahead for disk, ahead in (job.read_ahead_bytes or {}).items() if ahead < USUAL_BYTES}
+    read = _a_second(whole.read_bytes, whole)
+    if little and read >= FEW_BYTES_PER_S and read >= _a_second(whole.written_bytes, whole) and not _taken_out(whole):
+        disk, ahead_bytes = min(little.items(), key=lambda each: each[1])
+        yield Hindrance(
+            share=whole.blocked_fraction,
+            summary=f"reads from disk: {_rate(read)}, by {format_bytes(ahead_bytes)} at a time, as {disk} is read no "
+            "further ahead",
+            evidence=[f"read_ahead_kb of {disk}, on which it has files open", *_counted(whole)],
+            effect="what it maps, or reads by small pieces, waits for the disk with each piece: "
+            f"{_times(whole.blocked_fraction)}",
+            study=None,
+        )
 
 
 def waits_for_disk(whole: Stretch, job: Job) -> Iterator[Hindrance]:
@@ -118,9 +136,7 @@ def _disk(whole: Stretch, job: Job, moved: float, faults: float) -> Hindrance:
         share=whole.blocked_fraction,
         summary=words,
         evidence=[
-            f"/proc/PID/io: read {format_bytes(whole.read_bytes)}, written {format_bytes(whole.written_bytes)}",
-            f"major faults: {faults:,.0f} a second",
-            *_blocked_in(whole),
+            *_counted(whole),
             *(f"in {function} in {looks}" for function, looks in whole.blocked_in.items() if function in SYNCING),
             *_pressure("io", whole.io_waiting_s, whole),
         ],
@@ -128,6 +144,14 @@ def _disk(whole: Stretch, job: Job, moved: float, faults: float) -> Hindrance:
         effect=f"who {does} waits for the disk: {_times(whole.blocked_fraction)}; GPUs wait for batches",
         study=studies.of_disk(job),
     )
+
+
+def _counted(whole: Stretch) -> list[str]:
+    return [
+        f"/proc/PID/io: read {format_bytes(whole.read_bytes)}, written {format_bytes(whole.written_bytes)}",
+        f"major faults: {whole.major_faults / whole.duration_s:,.0f} a second",
+        *_blocked_in(whole),
+    ]
 
 
 def _most_blocked_in(whole: Stretch) -> str | None:

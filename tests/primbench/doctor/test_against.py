@@ -114,6 +114,18 @@ CASES: list[tuple[Mapping[str, Any], str, str, str]] = [
         "home is relatime here and strictatime in other.json",
     ),
     ({"confinement.temporary_steps": 30}, "against-long-path", "note", "is 1 here and 30 in other.json"),
+    (
+        {"confinement.read_ahead_bytes": {"temporary files": 2**22, "Python": 2**17}},
+        "against-read-ahead",
+        "note",
+        "read_ahead_bytes.temporary files is 128 KiB here and 4 MiB in other.json",
+    ),
+    (
+        {"devices.cuda": "CUDA_ERROR_UNKNOWN"},
+        "against-cuda-start",
+        "problem",
+        "is it starts here and CUDA_ERROR_UNKNOWN",
+    ),
     ({"limits.cpu_group_depth": 30}, "against-cpu-groups", "note", "is 2 here and 30 in other.json"),
     ({"runtime": "docker"}, "against-runtime", "note", "host"),
     ({"machine.clocksource": "hpet"}, "against-clock", "warning", "is tsc here and hpet in other.json"),

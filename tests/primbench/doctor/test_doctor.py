@@ -22,6 +22,7 @@ KINDS = [
     {"name": "efficiency", "cpus": [2, 3], "told_by": "cpu_atom"},
 ]
 MIB = 2**20
+PEERMEM = {"devices.driver_is_open": False, "machine.peer_memory": ["nvidia_peermem"]}
 ADAPTERS = {"machine.infiniband": ["mlx5_0", "mlx5_1"]}
 ON_ONE_BUS = {"devices.gpus.1.pci_address": "0000:17:01.0", "machine.virtualization": "QEMU"}
 ROCE = ["mlx5_0:1 0 IB/RoCE v1 IPv4", "mlx5_0:1 1 RoCE v2 IPv4"]
@@ -88,6 +89,13 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
     ({"limits.open_files": 1024}, "open-files", "note", ["1024 files", "loaders"]),
     ({"limits.open_files": 2**30, "runtime": "docker"}, "open-files", "note", ["1073741824", "--ulimit nofile="]),
     ({"software.variables": {"OMP_NUM_THREADS": "1"}}, "threads", "warning", ["one thread of the 8 CPUs", "to 8"]),
+    ({"software.variables": {"OMP_NUM_THREADS": "3"}}, "threads", "warning", ["3 threads of the 8 CPUs", "to 8"]),
+    (
+        {"software.variables": {"OMP_NUM_THREADS": "1"}, "limits.cpu_quota": 2.0},
+        "threads",
+        "warning",
+        ["of the 2 CPUs"],
+    ),
     ({"software.variables": {"KMP_AFFINITY": "granularity=fine"}}, "variables", "warning", ["on the same"]),
     ({"software.variables": {"CUDA_INJECTION64_PATH": "/t.so"}}, "variables", "warning", ["sees every call"]),
     ({"software.variables": {"PYTHONDONTWRITEBYTECODE": "1"}}, "variables", "note", [".pyc"]),
@@ -198,7 +206,35 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
     ({"software.hooks": ["sys.setprofile"]}, "python-hooks", "warning", ["sys.setprofile"]),
     ({"confinement.lsm_profile": "docker-default (enforce)"}, "security-profile", "note", ["docker-default"]),
     ({"machine.virtualization": "KVM"}, "machine-kind", "note", ["KVM"]),
-    ({"machine.virtualization": "gVisor"}, "machine-kind", "warning", ["stands in for the kernel"]),
+    ({"machine.virtualization": "gVisor"}, "gvisor", "warning", ["stands in for the kernel"]),
+    ({"machine.cores_by_package": [1] * 8}, "sockets", "warning", ["8 sockets of one core each", "cores=8,sockets=1"]),
+    (
+        {"confinement.read_ahead_bytes": {"temporary files": 16384, "Python": 2**17}},
+        "read-ahead",
+        "warning",
+        ["nvme0n1 is read 16 KiB ahead", "(temporary files)", "blockdev --setra 256 /dev/nvme0n1"],
+    ),
+    (
+        {"confinement.read_ahead_bytes": {"Python": 0}, "confinement.disks": {"Python": "nfs4"}},
+        "read-ahead",
+        "warning",
+        ["nfs4 is read 0 B ahead"],
+    ),
+    # cuda
+    ({"devices.cuda": "CUDA_ERROR_UNKNOWN"}, "cuda-start", "problem", ["2 GPUs, and CUDA does not start", "UNKNOWN"]),
+    (
+        {"devices.cuda": "CUDA_ERROR_UNKNOWN", "devices.refused_files": {"/dev/nvidia-uvm": "EPERM"}},
+        "cuda-start",
+        "problem",
+        ["open() of /dev/nvidia-uvm: EPERM", "control group of devices"],
+    ),
+    (
+        {"software.gpu_code": {"libmine.so": ["compute_80", "sm_80"], "libfine.so": ["sm_90a"]}},
+        "gpu-code",
+        "warning",
+        ["libmine.so brought no code", "9.0: the driver compiles", "compute_80, sm_80", "sm_90"],
+    ),
+    ({"software.gpu_code": {"libold.so": ["sm_75"]}}, "gpu-code", "warning", ["none of their kernels runs there"]),
     ({"machine.kernel_parameters": ["mitigations=off"]}, "kernel-parameters", "note", ["mitigations=off"]),
     ({"machine.mitigations": {"spectre_v2": "Vulnerable"}}, "mitigations", "note", ["spectre_v2"]),
     ({"confinement.root_filesystem": "overlay"}, "root-filesystem", "note", ["overlay"]),
@@ -404,6 +440,14 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
     (ADAPTERS | {"runtime": "docker"}, "rdma-files", "warning", ["docker run --device /dev/infiniband"]),
     (ADAPTERS | {"devices.driver_is_open": False}, "gpu-direct", "warning", ["nvidia_peermem", "not the open ones"]),
     (ADAPTERS | {"machine.kernel": "5.4.0"}, "gpu-direct", "warning", ["kernel 5.4.0", "modprobe nvidia-peermem"]),
+    (
+        ADAPTERS | {"devices.driver_is_open": False, "machine.peer_memory": ["nvidia_peermem"]},
+        "gpu-direct",
+        "warning",
+        ["nvidia_peermem is loaded and not registered", "memory_peers: none", "MLNX_OFED"],
+    ),
+    ({"machine.gdrdrv": True}, "gdrcopy", "warning", ["/dev/gdrdrv is not here"]),
+    ({"machine.gdrdrv": True, "runtime": "docker"}, "gdrcopy", "warning", ["docker run --device /dev/gdrdrv"]),
     ({"machine.roce_addresses": ["mlx5_0:1 none"]}, "roce-addresses", "warning", ["mlx5_0:1 has no RoCE v2"]),
     ({"machine.roce_addresses": ["mlx5_0:1 3 RoCE v2 IPv4"]}, "roce-addresses", "warning", ["do not begin at 0"]),
     (
@@ -441,7 +485,11 @@ CONTENT: list[tuple[Mapping[str, Any], str]] = [
     ({"software.variables": {"NCCL_P2P_DISABLE": "0", "NCCL_NVLS_ENABLE": "1"}}, "nccl-variables"),
     ({"confinement.filesystems": {"home": "9p on /"}, "confinement.root_filesystem": "9p"}, "filesystems"),
     ({"software.variables": {"OMP_PROC_BIND": "false", "KMP_AFFINITY": "disabled"}}, "variables"),
-    ({"software.variables": {"OMP_NUM_THREADS": "1"}, "limits.cpu_quota": 2.0}, "threads"),
+    (
+        {"software.variables": {"OMP_NUM_THREADS": "1"}, "limits.cpu_quota": 2.0, "limits.cores_allowed": None},
+        "threads",
+    ),
+    ({"software.variables": {"OMP_NUM_THREADS": "1"}, "limits.cpu_quota": 1.5}, "threads"),
     ({"machine.vectors": ["sse4_2"]}, "vector-instructions"),
     ({"software.uncompiled": {"torch": "kept once it is compiled"}}, "bytecode"),
     ({"machine.acs_redirect": ["0000:16:01.0"], "devices.gpus": []}, "acs"),
@@ -450,7 +498,13 @@ CONTENT: list[tuple[Mapping[str, Any], str]] = [
     (ON_ONE_BUS | ADAPTERS | {"software.variables": {"NCCL_TOPO_FILE": "/t.xml"}}, "pci-tree"),
     (ADAPTERS | {"devices.infiniband_files": ["/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1"]}, "rdma-files"),
     (ADAPTERS, "gpu-direct"),
-    (ADAPTERS | {"devices.driver_is_open": False, "machine.peer_memory": ["nvidia_peermem"]}, "gpu-direct"),
+    (ADAPTERS | PEERMEM | {"machine.peer_memory_clients": ["nv_mem"]}, "gpu-direct"),
+    (ADAPTERS | PEERMEM | {"machine.peer_memory_clients": None}, "gpu-direct"),
+    ({"machine.gdrdrv": True, "devices.gdrdrv_file": True}, "gdrcopy"),
+    ({"devices.cuda": "CUDA_ERROR_NO_DEVICE", "devices.gpus": []}, "cuda-start"),
+    ({"machine.cores_by_package": [1], "limits.cpus_allowed": [0], "limits.cores_allowed": 1}, "sockets"),
+    ({"software.variables": {"OMP_NUM_THREADS": "4"}}, "threads"),
+    ({"software.variables": {"OMP_NUM_THREADS": "2"}, "limits.cpu_quota": 2.5}, "threads"),
     ({"machine.roce_addresses": ROCE}, "roce-addresses"),
     ({"machine.roce_addresses": ROCE, "software.variables": {"NCCL_IB_GID_INDEX": "1"}}, "roce-addresses"),
     ({"software.python_implementation": "pypy", "software.python_build": "GCC"}, "python-build"),
@@ -537,6 +591,11 @@ UNKNOWN = {
     "environment-size": ("software", "environment_bytes"),
     "security-profile": ("confinement", "lsm_profile"),
     "machine-kind": ("machine", "virtualization"),
+    "gvisor": ("machine", "virtualization"),
+    "sockets": ("machine", "cores_by_package"),
+    "read-ahead": ("confinement", "read_ahead_bytes"),
+    "cuda-start": ("devices", "cuda"),
+    "gpu-code": ("software", "gpu_code"),
     "kernel-parameters": ("machine", "kernel_parameters"),
     "mitigations": ("machine", "mitigations"),
     "root-filesystem": ("confinement", "root_filesystem"),

@@ -33,6 +33,7 @@ ADAPTER = {
     "ports/2/state": "1: DOWN\n",
 }
 FILES = {
+    "dev/gdrdrv": "",
     "dev/infiniband/uverbs0": "",
     "dev/nvidia-caps/nvidia-cap1": "",
     "dev/nvidia-uvm": "",
@@ -111,6 +112,13 @@ FILES = {
     f"{CPU}/cpuidle/state2/latency": "170\n",
     f"{SYSTEM}/cpu/intel_pstate/no_turbo": "1\n",
     f"{SYSTEM}/cpu/online": "0-3,8\n",
+    **{
+        f"{SYSTEM}/cpu/cpu{cpu}/topology/{name}": text
+        for cpu in CAPACITIES.keys() | os.sched_getaffinity(0)
+        for name, text in {"core_cpus_list": f"{cpu}\n", "physical_package_id": f"{cpu // 8}\n"}.items()
+    },
+    "sys/kernel/mm/memory_peers/nv_mem/version": "1.3\n",
+    "sys/module/gdrdrv/refcnt": "0\n",
     f"{SYSTEM}/cpu/vulnerabilities/mds": "Not affected\n",
     f"{SYSTEM}/cpu/vulnerabilities/spec_store_bypass": "Mitigation: Speculative Store Bypass disabled via prctl\n",
     f"{SYSTEM}/node/has_memory": "0\n",

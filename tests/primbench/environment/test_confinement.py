@@ -53,7 +53,7 @@ def test_every_field_is_read_from_its_file(look: Look) -> None:
     asked = {
         "runtime", "filesystems", "transparent_hugepage_disabled", "set_mempolicy", "mbind", "move_pages",
         "io_uring", "system_call_s", "open_file_s", "open_temporary_s", "interruptions_hz", "loopback", "missing",
-        "packet_s", "access_times", "temporary_steps", "watchers",
+        "packet_s", "access_times", "temporary_steps", "watchers", "disks", "read_ahead_bytes",
     }  # fmt: skip
     assert set(found.__struct_fields__) == {*expected, *asked}
     assert found.runtime is not None

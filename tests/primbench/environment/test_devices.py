@@ -22,7 +22,8 @@ def test_every_field_is_read_from_its_file(look: Look, monkeypatch: pytest.Monke
     assert (files, "580.159.04", True) == (found.gpu_files, found.driver_version, found.mps_control)
     assert (True, False) == (found.driver_is_open, found.mps_of_another)
     assert ["/dev/infiniband/uverbs0"] == found.infiniband_files
-    assert {"gpus": "not asked for"} == found.missing
+    assert found.gdrdrv_file is True
+    assert dict.fromkeys(("gpus", "cuda", "refused_files"), "not asked for") == found.missing
 
 
 def test_older_words_for_the_driver(look: Look) -> None:

@@ -27,6 +27,7 @@ def test_every_field_is_read(look: Look, tmp_path: Path) -> None:
     shm_bytes = os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
     expected = {
         "cpus_allowed": sorted(os.sched_getaffinity(0)),
+        "cores_allowed": len(os.sched_getaffinity(0)),
         "memory_nodes_allowed": [0],
         "cpu_quota": 3.0,
         "cpu_period_s": 0.05,

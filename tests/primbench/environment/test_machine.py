@@ -52,6 +52,9 @@ def test_every_field_is_read_from_its_file(look: Look) -> None:
         "infiniband_vendors": {"mlx5_0": "0x15b3"},
         "roce_addresses": ["mlx5_0:1 0 IB/RoCE v1 link-local", "mlx5_0:1 3 RoCE v2 IPv4"],
         "peer_memory": ["nvidia_peermem"],
+        "peer_memory_clients": ["nv_mem"],
+        "gdrdrv": True,
+        "cores_by_package": [4, 1],
         "acs_redirect": [],
     }  # fmt: skip
     assert expected == {name: getattr(found, name) for name in expected}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,10 +31,14 @@ def test_a_port_without_an_address_of_this_place_has_none(place: Place) -> None:
 
 
 def test_modules_by_which_adapters_reach_gpu_memory(place: Place) -> None:
-    root = place({"sys/module/nvidia_peermem/refcnt": None, "sys/module/nvidia/refcnt": "1"})
-    assert [] == rdma.peer_memory(root)
+    nobody = {"sys/module/nvidia_peermem/refcnt": None, "sys/kernel/mm/memory_peers/nv_mem/version": None}
+    root = place({**nobody, "sys/module/nvidia/refcnt": "1"})
+    shutil.rmtree(root / "sys/kernel/mm/memory_peers", ignore_errors=True)
+    assert ([], []) == (rdma.peer_memory(root), rdma.peer_memory_clients(root))
     (root / "sys/kernel/mm/memory_peers/nv_mem").mkdir(parents=True)
-    assert ["nv_mem"] == rdma.peer_memory(root)
+    assert ["nv_mem"] == rdma.peer_memory(root) == rdma.peer_memory_clients(root)
+    (root / "sys/module/nvidia_peermem").mkdir(exist_ok=True)
+    assert (["nvidia_peermem"], ["nv_mem"]) == (rdma.peer_memory(root), rdma.peer_memory_clients(root))
 
 
 def test_plugin_is_where_the_loader_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

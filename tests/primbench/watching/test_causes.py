@@ -173,6 +173,28 @@ def test_of_many_that_slept_those_are_told_that_did_most() -> None:
     assert 1 + MOST_TOLD == len(found.evidence)
 
 
+READING = {"read_bytes": 2**30, "written_bytes": 0, "blocked": {7: 40}}
+
+
+def test_a_disk_that_is_read_little_ahead_is_told_in_place_of_reading() -> None:
+    job = replace(JOB, read_ahead_bytes={"vda": 2**22, "loop0": 2**14})
+    (found,) = hindrances(replace(CALM, **READING), job)
+    assert ("read-ahead", 0.4) == (found.cause, found.share)
+    assert found.summary == "reads from disk: 102 MiB a second, by 16 KiB at a time, as loop0 is read no further ahead"
+
+
+@pytest.mark.parametrize("ahead", [None, {}, {"vda": 2**17}])
+def test_a_disk_that_is_read_as_far_ahead_as_is_usual_is_not_told(ahead: dict[str, int] | None) -> None:
+    (found,) = hindrances(replace(CALM, **READING), replace(JOB, read_ahead_bytes=ahead))
+    assert "disk" == found.cause
+
+
+def test_a_job_that_writes_waits_for_its_disk_all_the_same() -> None:
+    writing = READING | {"written_bytes": 2**31}
+    (found,) = hindrances(replace(CALM, **writing), replace(JOB, read_ahead_bytes={"loop0": 2**14}))
+    assert "disk" == found.cause
+
+
 def test_faults_of_a_file_that_is_mapped_are_told_of_the_kernel_too() -> None:
     found = hindrances(replace(CALM, kernel_time_s=8.0, minor_faults=20, major_faults=120_000), JOB)
     (kernel,) = [each for each in found if each.cause == "kernel-time"]

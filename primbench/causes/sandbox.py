@@ -1,0 +1,46 @@
+"""A program in the place of the kernel, which explains what else is slow there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from primbench.causes import SLOWED
+from primbench.doctor.cause import Cause, of
+from primbench.doctor.finding import Finding
+from primbench.environment.machine import GVISOR
+from primbench.units import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from primbench.doctor.place import Place
+
+RANK = 0
+
+
+def gvisor(place: Place) -> Iterator[Finding]:
+    """Whether the kernel itself answers, and not gVisor."""
+    machine, confinement = place.environment.machine, place.environment.confinement
+    if machine.virtualization != GVISOR:
+        return
+    packages = {where for what, where in (confinement.filesystems or {}).items() if what == "Python" or "files" in what}
+    yield Finding(
+        severity="warning",
+        summary="gVisor stands in for the kernel: it makes each system call, and hands each file that is opened or "
+        "mapped, as in the import of a framework, to a program outside",
+        evidence=[
+            f"virtualization: {machine.virtualization}; kernel {machine.kernel}",
+            f"a system call takes {format_time(confinement.system_call_s)}, opening a file "
+            f"{format_time(confinement.open_file_s)}",
+            f"Python and its packages: {', '.join(sorted(packages)) or 'unknown'}",
+        ],
+        advice="compare with a container on the kernel itself (runc, crun); keep packages in the image's own layer, "
+        "which is there before the start, and import little (20 to 40 s are reported of torch)",
+    )
+
+
+CAUSES = (
+    Cause("gvisor", title="gVisor in place of the kernel", slows=(*SLOWED, "copy", "collective"), upstream=2,
+          explains_away=("machine", "kernel", "clock", "system-calls", "file-opens", "packets", "root-filesystem"),
+          severity="warning", reads=of("machine", "virtualization"), here=gvisor),
+)  # fmt: skip
