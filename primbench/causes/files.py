@@ -11,7 +11,7 @@ from primbench.compare.suspect import Suspect
 from primbench.doctor.cause import Cause, of
 from primbench.doctor.finding import Finding, listed
 from primbench.environment.bytecode import KEPT
-from primbench.environment.filesystems import NETWORK_LIKE, WORKING_FOLDER
+from primbench.environment.filesystems import NETWORK_LIKE, WORKING_FOLDER, is_on_root, kind_of
 from primbench.system.meaning import FactId
 from primbench.watching.on_disks import is_blocked, waits_for_disk
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 RANK = 7
 
-ON_ROOT = " on /"
 LOST = "lost with the container"
 COMPILING = """python3 -m compileall -q "$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')\""""
 
@@ -41,9 +40,7 @@ def filesystems(place: Place) -> Iterator[Finding]:
 
 def _far_away(place: Place, found: dict[str, str]) -> Iterator[Finding]:
     """What is not on the disk of this machine; of / another check tells."""
-    far = {
-        what: where for what, where in found.items() if where.startswith(NETWORK_LIKE) and not where.endswith(ON_ROOT)
-    }
+    far = {what: where for what, where in found.items() if where.startswith(NETWORK_LIKE) and not is_on_root(where)}
     data: list[Activity] = ["data loading"] if WORKING_FOLDER in far else []
     if far:
         yield Finding(
@@ -75,7 +72,7 @@ def _lost(place: Place, found: dict[str, str]) -> Iterator[Finding]:
     lost = [
         name
         for name, state in caches.items()
-        if state == "writable" and found.get(name, "").startswith(IN_LAYERS) and found[name].endswith(ON_ROOT)
+        if state == "writable" and found.get(name, "").startswith(IN_LAYERS) and is_on_root(found[name])
     ]
     if lost:
         yield Finding(
@@ -129,7 +126,7 @@ def on_other_files(beside: Beside) -> Iterator[Suspect]:
 def _kinds_of(records: Sequence[Record]) -> set[str]:
     """What the case was done with, without where that is mounted."""
     found = [each.measurement.algorithm for each in records if each.measurement and each.measurement.algorithm]
-    return {each.partition(" on ")[0] for each in found}
+    return set(map(kind_of, found))
 
 
 def io_uring(place: Place) -> Iterator[Finding]:

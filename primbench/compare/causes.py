@@ -26,13 +26,19 @@ if TYPE_CHECKING:
 
 
 class Told(NamedTuple):
-    """causes: all in words, the likeliest first. likely: in few words the first that can do so much by itself; None
-    where none can. about: what they tell of, as Differing has it.
-    """
+    """causes: all, the likeliest first, each with its words. likely: the first that can do so much by itself."""
 
-    causes: list[str]
-    likely: str | None
-    about: list[FactId]
+    causes: list[tuple[Suspect, str]]
+    likely: Suspect | None
+
+    @property
+    def in_few_words(self) -> str | None:
+        return self.likely and (self.likely.title or self.likely.words)
+
+    @property
+    def about(self) -> list[FactId]:
+        """What they tell of, as Differing has it."""
+        return list(dict.fromkeys(each for suspect, _ in self.causes for each in suspect.about))
 
 
 def causes(beside: Beside) -> Told:
@@ -41,8 +47,7 @@ def causes(beside: Beside) -> Told:
     ranked = sorted(_all(beside), key=Suspect.rank)
     moved = [each for each in case.estimates if each.has_moved]
     if not moved:
-        found = [each for each in ranked if _can_be(each, case, beside.side.name)]
-        return Told([each.words for each in found], None, _about(found))
+        return Told([(each, each.words) for each in ranked if _can_be(each, case, beside.side.name)], None)
     is_of_medians = any(METRICS[each.metric].is_median for each in moved)
     in_order = ranked if is_of_medians else sorted(ranked, key=lambda each: not each.stops)
     return _fitting(in_order, [each.ratio for each in moved])
@@ -96,14 +101,5 @@ def _fitting(found: Sequence[Suspect], ratios: Sequence[float]) -> Told:
             enough.append(each)
         elif towards:
             too_little.append((each, each.falling_short_of(towards[0])))
-    words = [*(each.words for each in enough), *(words for _, words in too_little)]
-    return Told(words, _likely(enough), _about([*enough, *(each for each, _ in too_little)]))
-
-
-def _about(found: Iterable[Suspect]) -> list[FactId]:
-    return list(dict.fromkeys(each for cause in found for each in cause.about))
-
-
-def _likely(enough: Sequence[Suspect]) -> str | None:
-    found = next((each for each in enough if not each.is_bystander), None)
-    return found and found.in_few_words
+    likely = next((each for each in enough if not each.is_bystander), None)
+    return Told([*((each, each.words) for each in enough), *too_little], likely)

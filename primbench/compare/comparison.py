@@ -30,8 +30,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     parts: what takes another time; [] where nothing does for certain, but the process waited. evidence: numbers of this
     case. causes: what differs between the places and can do it, the likeliest first; [] is no known cause. likely: in
-    few words, the first that can do so much by itself. asked_variables: those that the arms set in unequal ways, if
-    that is all that they were asked to differ in. noise: what others on the machine may have done.
+    few words, the first that can do so much by itself; cause: its id. asked_variables: those that the arms set in
+    unequal ways, if that is all that they were asked to differ in. noise: what others on the machine may have done.
     next_experiment: a command that would tell more. about: what differs and the causes tell of, as Differing has it.
     """
 
@@ -39,6 +39,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[str]
     causes: list[str]
     likely: str | None = None
+    cause: str | None = None
     asked_variables: list[str] = []
     noise: list[str] = []
     next_experiment: str | None = None

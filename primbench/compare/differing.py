@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec.structs import replace
 
@@ -17,7 +17,7 @@ from primbench.system.files import format_cpu_list
 from primbench.system.meaning import FactId, Layer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from primbench.compare.sides import Side
     from primbench.environment.difference import Change, Difference
@@ -104,9 +104,13 @@ def settings(baseline: Side, side: Side, changes: Sequence[Change]) -> Iterator[
         return
     told = {showing(change.field) for change in changes}
     for field, row in SETTINGS.items():
-        here, there = (_setting(arm, row) for arm in (baseline.arm, side.arm))
-        if not row.is_place and field not in told and here != there:
+        if not row.is_place and field not in told and _asked(baseline.arm, row) != _asked(side.arm, row):
+            here, there = (_setting(arm, row) for arm in (baseline.arm, side.arm))
             yield field, f"{row.key} is {here} in {baseline.name} and {there} in {side.name}"
+
+
+def _asked(arm: Arm, row: Setting) -> Any:
+    return getattr(arm, row.field) if is_set(arm, row) else None
 
 
 def _setting(arm: Arm, row: Setting) -> str:
@@ -143,15 +147,19 @@ def placement(baseline: Side, side: Side, changes: Sequence[Change]) -> list[Dif
         return []
     told = {change.field[:2] for change in changes}
     one, other = baseline.used[0].placement, side.used[0].placement
-    words = {
-        FactId("limits", "cpus_allowed"): [f"placed on CPUs {format_cpu_list(each.cpus)}" for each in (one, other)],
-        FactId("software", "threads"): [_count(each.threads) for each in (one, other)],
-    }
+    had: list[tuple[FactId, list[Any], Callable[[Any], str]]] = [
+        (FactId("limits", "cpus_allowed"), [one.cpus, other.cpus], _placed),
+        (FactId("software", "threads"), [one.threads, other.threads], _count),
+    ]
     return [
-        Differing(words=f"{here} in {baseline.name} and {there} in {side.name}", about=field, is_known=True)
-        for field, (here, there) in words.items()
+        Differing(words=f"{say(here)} in {baseline.name} and {say(there)} in {side.name}", about=field, is_known=True)
+        for field, (here, there), say in had
         if field not in told and here != there
     ]
+
+
+def _placed(cpus: Sequence[int]) -> str:
+    return f"placed on CPUs {format_cpu_list(cpus)}"
 
 
 def _count(threads: int | None) -> str:

@@ -98,8 +98,9 @@ def _by_places(
         parts=parts,
         evidence=[*evidence_beside(case, baseline, side, seen), *evidence(case, arm, seen)],
         noise=noise_beside(noise(case, seen), baseline, side),
-        causes=found.causes,
-        likely=found.likely,
+        causes=[words for _, words in found.causes],
+        likely=found.in_few_words,
+        cause=found.likely and found.likely.cause,
         about=found.about,
         asked_variables=asked_variables(baseline, side),
         next_experiment=_next_experiment(case, arm, (baseline, side), can_move),
@@ -112,7 +113,7 @@ def _of_refused(case: CaseComparison, differing: Difference | None, baseline: Si
     if not found:
         return None
     words, about = [each.words for each in found], [each for suspect in found for each in suspect.about]
-    return Explanation(parts=[], evidence=[], causes=words, likely=words[0], about=about)
+    return Explanation(parts=[], evidence=[], causes=words, likely=words[0], cause=found[0].cause, about=about)
 
 
 def _parts(case: CaseComparison) -> list[Activity]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from primbench.compare.criteria import problem_of
 from primbench.compare.evidence import NOTABLE_THROTTLING, HeldBack, host_readings
 from primbench.compare.suspect import Suspect
-from primbench.measurement.readings import MOVED
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def _later(side: Side, records: Sequence[Record]) -> Suspect | None:
 
 def _were_moved(records: Sequence[Record]) -> bool:
     """To another control group, of which the limits do not tell more."""
-    is_moved = any(host.missing.get("throttled_s") == MOVED for host in host_readings(records))
+    is_moved = any(host.was_moved for host in host_readings(records))
     return is_moved and not any(record.later for record in records)
 
 

@@ -36,10 +36,6 @@ class Suspect(NamedTuple):
     about: tuple[FactId, ...] = ()
     """What differs and its words tell of, as Differing has it."""
 
-    @property
-    def in_few_words(self) -> str:
-        return self.title or self.words
-
     def rank(self) -> float:
         """By which causes are told one after the other."""
         return self.upstream or 0.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from primbench.environment.devices import Devices
-from primbench.environment.filesystems import STRICTLY
+from primbench.environment.filesystems import STRICTLY, kind_of
 from primbench.environment.fingerprint import GROUPS, Environment
 from primbench.environment.libraries import Library, is_c_library
 from primbench.environment.reading import NOT_READ_YET, NOT_RECORDED
@@ -102,8 +102,8 @@ def _folders(own: Confinement, other: Confinement) -> dict[str, dict[str, str]]:
 
 def _mount(where: str, other: str | None) -> str:
     """The kind of file system alone where it is the same in both places: mounted elsewhere, it is no slower."""
-    kind = where.partition(" on ")[0]
-    return kind if other is not None and other.partition(" on ")[0] == kind else where
+    kind = kind_of(where)
+    return kind if other is not None and kind_of(other) == kind else where
 
 
 def _noted(how: str, other: str | None) -> str:

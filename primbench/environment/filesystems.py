@@ -61,6 +61,16 @@ def filesystems(root: Path, pid: int = 0) -> dict[str, str]:
     return {what: where for what, where in found.items() if where}
 
 
+def kind_of(where: str) -> str:
+    """Of what ``filesystems`` says, the kind alone: "9p"."""
+    return where.partition(" on ")[0]
+
+
+def is_on_root(where: str) -> bool:
+    """The same: whether it is what is mounted on / that holds the folder."""
+    return where.endswith(" on /")
+
+
 def access_times(root: Path, pid: int = 0) -> dict[str, str]:
     """What is read from a folder -> when that is noted in the file: mount(8). A kernel that stands in for Linux lists
     no such options: then there are none.

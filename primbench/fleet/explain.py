@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from primbench.compare.comparison import ArmComparison, CaseComparison
+from primbench.compare.comparison import ArmComparison, CaseComparison, Explanation
 from primbench.compare.effects import differences
 from primbench.compare.explain import explained
 from primbench.compare.ratio import Estimate
@@ -80,14 +81,19 @@ def _explained(found: OfNode, node: Node, cases: Sequence[OfCase], baseline: Sid
         mean=None,
     )
     told = [case.explanation for case in explained(arm, baseline, side).cases if case.explanation]
-    likely = [each.likely for each in told if each.likely]
     return replace(
         found,
         evidence=_once([*each.evidence, *each.noise] for each in told),
         causes=_once(each.causes for each in told),
-        likely=max(likely, key=likely.count, default=None),
+        likely=_likeliest([each for each in told if each.likely]),
         about=_once(each.about for each in told),
     )
+
+
+def _likeliest(told: Sequence[Explanation]) -> str | None:
+    """In words the cause that is likely in the most cases, as in the first of these."""
+    often = Counter(each.cause for each in told)
+    return max(told, key=lambda each: often[each.cause]).likely if told else None
 
 
 def _once(found: Iterable[list[_Told]]) -> list[_Told]:

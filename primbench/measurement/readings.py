@@ -95,6 +95,11 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True):
     reread_bytes: Whole | None = None
     missing: dict[str, str] = {}
 
+    @property
+    def was_moved(self) -> bool:
+        """Whether the process was moved to another control group meanwhile."""
+        return self.missing.get("throttled_s") == MOVED
+
     def share(self, waited_s: float | None) -> float | None:
         """Share of the duration, at most 1: pressure can exceed it, as the kernel adds that up every 2 s.
 

@@ -130,8 +130,9 @@ def _refused(comparison: Comparison) -> Iterator[str]:
 
 def _because(refused: Sequence[CaseComparison]) -> str:
     """The cause that is likely in all of them, if it is one."""
-    likely = {each.explanation.likely for each in refused if each.explanation}
-    return f"; likely {cause}" if len(likely) == 1 and (cause := likely.pop()) else ""
+    explained = [each.explanation for each in refused if each.explanation]
+    is_one = len({each.cause for each in explained}) == 1
+    return f"; likely {explained[0].likely}" if is_one and explained[0].likely else ""
 
 
 def _lacking(comparison: Comparison) -> Iterator[str]:
