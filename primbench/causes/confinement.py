@@ -66,7 +66,6 @@ def speculation(place: Place) -> Iterator[Finding]:
     old = place.kernel_version is not None and place.kernel_version < FREE_OF_SECCOMP
     why = "because it has a seccomp filter" if by_filter and old else "for this process alone"
     yield Finding(
-        severity="warning",
         summary=f"the kernel mitigates speculation {why}: Python and launching take 15 to 50 % longer",
         values=[by_filter and old],
         evidence=[f"{place.proc}/status: {line}" for line in switched]
@@ -86,7 +85,6 @@ def system_calls(place: Place) -> Iterator[Finding]:
     if cost_s is not None and cost_s > SLOW_SYSTEM_CALL_S:
         count = confinement.seccomp_filters
         yield Finding(
-            severity="warning",
             summary=f"a cheap system call takes {format_time(cost_s)}: a filter, a tracer or a sandbox looks at each",
             reading=cost_s,
             evidence=[
@@ -114,7 +112,6 @@ def _slow_open(
 ) -> Iterator[Finding]:
     if cost_s is not None and cost_s > SLOW_OPEN_S:
         yield Finding(
-            severity="warning",
             about=[FactId("confinement", field)],
             summary=f"opening {what} takes {format_time(cost_s)}: a scanner, a filter or another program looks at each",
             reading=cost_s,
@@ -130,7 +127,6 @@ def packets(place: Place) -> Iterator[Finding]:
     cost_s = confinement.packet_s
     if cost_s is not None and cost_s > SLOW_PACKET_S:
         yield Finding(
-            severity="warning",
             summary=f"a packet to this process itself takes {format_time(cost_s)}: a firewall of many rules, or a "
             "program in the kernel, looks at each, or a sandbox hands them on",
             reading=cost_s,
@@ -146,7 +142,6 @@ def interruptions(place: Place) -> Iterator[Finding]:
     rate_hz = confinement.interruptions_hz
     if rate_hz is not None and rate_hz > MANY_INTERRUPTIONS_HZ:
         yield Finding(
-            severity="warning",
             summary=f"this process is interrupted {rate_hz:.0f} times a second while it computes: a sampling profiler, "
             "or a device that interrupts its CPU",
             reading=rate_hz,
@@ -160,7 +155,6 @@ def probes(place: Place) -> Iterator[Finding]:
     confinement = place.environment.confinement
     if confinement.probed:
         yield Finding(
-            severity="warning",
             summary="a probe is set on functions that this process calls (uprobe): each call of them enters the kernel",
             evidence=[f"{place.proc}/maps: [uprobes]"],
             advice="end bpftrace, perf or the agent; as root, /sys/kernel/tracing/uprobe_events lists those of perf",
@@ -172,7 +166,6 @@ def tracer(place: Place) -> Iterator[Finding]:
     confinement = place.environment.confinement
     if confinement.tracer not in (None, "none"):
         yield Finding(
-            severity="warning",
             summary=f"process {confinement.tracer} traces this one: strace stops it twice at each system call",
             values=[str(confinement.tracer)],
             evidence=[f"{place.proc}/status TracerPid"],

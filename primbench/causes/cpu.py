@@ -93,7 +93,6 @@ def _parts_of_cores(place: Place) -> Iterator[Finding]:
     shared = [core for core in cores if allowed & set(core) and not allowed.issuperset(core)]
     if shared:
         yield Finding(
-            severity="warning",
             summary=f"{len(shared)} of the cores are allowed in part: whoever has the other threads of them slows ours",
             about=[FactId("limits", "cpus_allowed"), FactId("topology", "packages")],
             values=[len(shared)],
@@ -115,7 +114,6 @@ def cpu_kinds(place: Place) -> Iterator[Finding]:
     if len(within) > 1:
         quickest = next(iter(within))
         yield Finding(
-            severity="warning",
             summary=f"threads may run on CPUs of {len(within)} kinds, and times depend on where they land",
             values=[len(within)],
             evidence=evidence,
@@ -123,7 +121,6 @@ def cpu_kinds(place: Place) -> Iterator[Finding]:
         )
     elif within and kinds[0].name not in within:
         yield Finding(
-            severity="warning",
             summary=f"threads may run on {next(iter(within))} CPUs alone: this machine has quicker ones",
             values=[next(iter(within))],
             evidence=evidence,
@@ -144,7 +141,6 @@ def cpu_contention(place: Place) -> Iterator[Finding]:
     contention = place.contention
     if contention.waiting_fraction is not None and contention.waiting_fraction > CONTENDED_FRACTION:
         yield Finding(
-            severity="warning",
             summary=f"tasks waited for a CPU in {format_percent(contention.waiting_fraction)} of the last 10 s",
             about=[FactId("contention", "waiting_fraction")],
             values=[format_percent(contention.waiting_fraction)],
@@ -153,7 +149,6 @@ def cpu_contention(place: Place) -> Iterator[Finding]:
         )
     if contention.stolen_fraction is not None and contention.stolen_fraction > STOLEN_FRACTION:
         yield Finding(
-            severity="warning",
             summary=f"the hypervisor gave {format_percent(contention.stolen_fraction)} of this machine's CPU time away",
             about=[FactId("contention", "stolen_fraction")],
             values=[format_percent(contention.stolen_fraction)],
@@ -167,7 +162,6 @@ def cpu_frequency(place: Place) -> Iterator[Finding]:
     machine = place.environment.machine
     if machine.governor is not None and machine.governor != "performance":
         yield Finding(
-            severity="warning",
             summary=f"the frequency governor is {machine.governor!r}: CPUs slow down while they wait for the GPU",
             about=[FactId("machine", "governor")],
             values=[machine.governor],

@@ -76,7 +76,6 @@ def gpu_code(place: Place) -> Iterator[Finding]:
 def _lacks(place: Place, names: list[str], capability: str, what: str) -> Finding:
     found = place.environment.software.gpu_code or {}
     return Finding(
-        severity="warning",
         summary=f"{listed(names)} brought no code for a GPU of compute capability {capability}: {what}",
         values=[*names, capability],
         evidence=[f"{name}: {', '.join(found[name])}" for name in names],

@@ -44,7 +44,6 @@ def _far_away(place: Place, found: dict[str, str]) -> Iterator[Finding]:
     data: list[Activity] = ["data loading"] if WORKING_FOLDER in far else []
     if far:
         yield Finding(
-            severity="warning",
             summary=f"{listed(list(far))}: each file that is opened is asked for over a network, or of another program",
             values=[*far],
             evidence=[f"{what}: {where} ({place.proc}/mountinfo)" for what, where in far.items()],

@@ -154,7 +154,6 @@ def gpu_processes(place: Place) -> Iterator[Finding]:
     found = {f"cuda:{index}": there for index, there in enumerate(place.contention.gpu_processes or []) if there}
     if found:
         yield Finding(
-            severity="warning",
             summary=f"other processes hold {listed([*found])}, too: kernels and copies take turns with theirs",
             values=[*found],
             evidence=[

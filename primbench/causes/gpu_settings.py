@@ -100,7 +100,6 @@ def mps(place: Place) -> Iterator[Finding]:
     shared = [f"cuda:{index}" for index, gpu in enumerate(place.gpus) if gpu.mps]
     if devices.mps_control or shared:
         yield Finding(
-            severity="warning",
             summary="a multi-process service is at work here: kernels of several programs run side by side on a GPU",
             evidence=(["its control pipe can be reached"] if devices.mps_control else [])
             + ([f"NVML lists its clients on {listed(shared)}"] if shared else []),

@@ -40,7 +40,6 @@ def _far_nodes(place: Place) -> Iterator[Finding]:
         nearest, _ = far[0]
         lonely = [device for _, devices in far for device in devices]
         yield Finding(
-            severity="warning",
             summary=f"no thread may run beside {listed(lonely)}",
             about=[FactId("topology", "gpus"), FactId("limits", "cpus_allowed")],
             values=[*lonely],
@@ -80,7 +79,6 @@ def gpu_witnesses(place: Place) -> Iterator[Finding]:
     for gpu in place.gpu_places:
         if gpu.disagreement is not None:
             yield Finding(
-                severity="warning",
                 summary=f"{gpu.device}: {gpu.disagreement}",
                 about=[FactId("topology", "gpus")],
                 values=[gpu.device, *(node for node in (gpu.node_by_sysfs, gpu.node_by_nvml) if node is not None)],
@@ -99,7 +97,6 @@ def peer_access(place: Place) -> Iterator[Finding]:
     ]
     if apart:
         yield Finding(
-            severity="warning",
             summary="GPUs that do not reach each other's memory: what they exchange goes through the host's",
             about=[FactId("topology", "gpus")],
             evidence=apart[:4] + (["..."] if len(apart) > 4 else []),
@@ -113,7 +110,6 @@ def iommu(place: Place) -> Iterator[Finding]:
     translated = [kind for kind in machine.iommu or [] if kind.startswith("DMA")]
     if translated and len(place.gpus) > 1:
         yield Finding(
-            severity="warning",
             summary="the IOMMU translates what GPUs send: between each other they go up to the root complex, or cannot",
             evidence=[f"iommu_group/type: {listed(translated)}"],
             advice="boot the host with iommu=pt, and switch ACS off on the bridges above the GPUs",
@@ -125,7 +121,6 @@ def acs(place: Place) -> Iterator[Finding]:
     machine = place.environment.machine
     if machine.acs_redirect:
         yield Finding(
-            severity="warning",
             summary=f"{len(machine.acs_redirect)} of the bridges above the GPUs redirect what these send each other: "
             "it takes longer, or never arrives",  # NVIDIA/nccl#2079, aikitoria/open-gpu-kernel-modules#6
             values=[len(machine.acs_redirect)],
@@ -190,7 +185,6 @@ def visible_devices(place: Place) -> Iterator[Finding]:
         return
     if (int(number[1]), int(number[2])) < QUICK_SUBSETS:
         yield Finding(
-            severity="warning",
             summary=f"CUDA_VISIBLE_DEVICES chooses among {len(boards)} GPUs: with driver {driver} launches get dearer",
             about=[FactId("software", "variables", "CUDA_VISIBLE_DEVICES"), FactId("devices", "driver_version")],
             values=[len(boards), driver],

@@ -39,7 +39,6 @@ def priority(place: Place) -> Iterator[Finding]:
     ]
     if last:
         yield Finding(
-            severity="warning",
             summary=f"others that want the same CPUs go first: {listed(last)}",
             values=[own, of_session, limits.scheduling or "", limits.cpu_weight or 0],
             evidence=[f"getpriority(), {place.proc}/autogroup, sched_getscheduler(), cpu.weight, cpu.shares"],
@@ -104,7 +103,6 @@ def descriptors(place: Place) -> Iterator[Finding]:
         )
     if limits.descriptors is not None and limits.descriptors > MANY_OPEN:
         yield Finding(
-            severity="warning",
             summary=f"{limits.descriptors} files are open: each program that is started is given a copy of the table",
             values=[limits.descriptors],
             evidence=[f"{place.proc}/fd"],
@@ -117,7 +115,6 @@ def cpu_time(place: Place) -> Iterator[Finding]:
     limits = place.environment.limits
     if limits.cpu_time_limit_s is not None:
         yield Finding(
-            severity="warning",
             summary=f"each process is killed once its threads together have computed for {limits.cpu_time_limit_s:g} s",
             values=[limits.cpu_time_limit_s],
             evidence=["getrlimit(RLIMIT_CPU), the soft limit"],
@@ -133,7 +130,6 @@ def io_limits(place: Place) -> Iterator[Finding]:
     limits = place.environment.limits
     if limits.io_limits:
         yield Finding(
-            severity="warning",
             summary=f"reading or writing is limited: {listed(limits.io_limits)} (bytes or operations a second)",
             values=[*limits.io_limits],
             evidence=["io.max or blkio.throttle.*_device of the control groups; devices as in /sys/dev/block"],

@@ -70,7 +70,6 @@ def memory_nodes(place: Place) -> Iterator[Finding]:
     if far:
         nodes = f"node{'s' if len(far) > 1 else ''} {listed(far)}"
         yield Finding(
-            severity="warning",
             summary=f"threads may run on {nodes} and not take memory there: all of it is remote to them",
             values=[*far],
             evidence=[f"memory allowed: nodes {listed(memory or [])} (Mems_allowed_list in {place.proc}/status)"],
@@ -88,7 +87,6 @@ def memory_held(place: Place) -> Iterator[Finding]:
     share = sum(by_node[node] for node in far) / max(1, sum(by_node.values()))
     if share > FAR_FRACTION:
         yield Finding(
-            severity="warning",
             summary=f"{format_percent(share)} of its memory is on node {listed(far)}, where it "
             "may not run: all of that is remote to its threads",
             values=[format_percent(share), *far],
@@ -111,7 +109,6 @@ def numa_balancing(place: Place) -> Iterator[Finding]:
     machine = place.environment.machine
     if machine.numa_balancing and len(place.nodes) > 1:
         yield Finding(
-            severity="warning",
             summary="the kernel moves pages between nodes by itself: pauses of milliseconds in any thread",
             evidence=["/proc/sys/kernel/numa_balancing: on", f"{len(place.nodes)} nodes"],
             distorts=["launch", "copy", "everything on the CPU"],
@@ -125,7 +122,6 @@ def huge_pages(place: Place) -> Iterator[Finding]:
     machine, confinement = place.environment.machine, place.environment.confinement
     if machine.transparent_hugepage == "never":
         yield Finding(
-            severity="warning",
             summary="no transparent huge pages: pageable copies and the registration of buffers are slower",
             about=[FactId("machine", "transparent_hugepage")],
             evidence=["/sys/kernel/mm/transparent_hugepage/enabled: never"],
@@ -134,7 +130,6 @@ def huge_pages(place: Place) -> Iterator[Finding]:
         )
     elif confinement.transparent_hugepage_disabled:
         yield Finding(
-            severity="warning",
             summary="transparent huge pages are switched off for this process, and for those it starts",
             about=[FactId("confinement", "transparent_hugepage_disabled")],
             evidence=[

@@ -56,7 +56,6 @@ def _taken_away(given: Mapping[str, str]) -> Iterator[Finding]:
     for name, what in SWITCHES.items():
         if _is_off(name, given):
             yield Finding(
-                severity="warning",
                 summary=f"{name} is set: {what}",
                 about=[FactId("software", "variables", name)],
                 evidence=[f"{name}={given[name]}"],
@@ -94,7 +93,6 @@ def nccl_plugin(place: Place) -> Iterator[Finding]:
     ]
     if lost and reasons:
         yield Finding(
-            severity="warning",
             summary=f"NCCL's network plugin {listed(lost)} is not found: it goes by other ways, to Amazon's adapters "
             "by sockets, 1 to 5 Gbit/s in place of 100 and more",  # NVIDIA-NeMo/RL#1973
             about=[FactId("software", "nccl_plugins")],

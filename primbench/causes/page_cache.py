@@ -50,7 +50,6 @@ def page_cache(place: Place) -> Iterator[Finding]:
 
 def _short_of_memory(place: Place, summary: str, about: FactId, reading: float, evidence: str) -> Finding:
     return Finding(
-        severity="warning",
         summary=summary,
         about=[about],
         reading=reading,

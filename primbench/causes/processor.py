@@ -46,7 +46,6 @@ def _hidden(machine: Machine) -> Iterator[Finding]:
     if machine.virtualization in (None, "none"):
         return
     yield Finding(
-        severity="warning",
         summary="the hypervisor shows no AVX2: libraries take the kernels of old processors, or end with SIGILL",
         evidence=[
             f"/proc/cpuinfo flags: {listed(machine.vectors or []) or 'no vectors'}",
@@ -62,7 +61,6 @@ def _left_aside(loaded: list[Blas]) -> Iterator[Finding]:
     if not old:
         return
     yield Finding(
-        severity="warning",
         summary=f"{listed([blas.name for blas in old])} takes kernels for processors without AVX2, which this has",
         about=[FactId("software", "blas")],
         values=[blas.name for blas in old],
@@ -94,7 +92,6 @@ def sockets(place: Place) -> Iterator[Finding]:
     cores = place.environment.machine.cores_by_package or []
     if len(cores) > 1 and set(cores) == {1}:
         yield Finding(
-            severity="warning",
             summary=f"{len(cores)} sockets of one core each: programs that count sockets, or the cores of one, start "
             "too few threads or too many",
             values=[len(cores)],

@@ -8,21 +8,21 @@ from primbench.causes import has_adapters
 from primbench.compare.suspect import Suspect
 from primbench.doctor.cause import Cause, of
 from primbench.doctor.finding import Finding, listed
-from primbench.environment.rdma import of_amazon
+from primbench.environment.rdma import by_port, of_amazon
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from primbench.compare.beside import Beside
     from primbench.compare.sides import Side
     from primbench.doctor.finding import Severity
     from primbench.doctor.place import Place
+    from primbench.environment.rdma import RoceAddress
 
 RANK = 8
 
 DMA_BUF_SINCE = (5, 12)  # Linux; with the open modules of NVIDIA's driver: GPUDirect RDMA, "Supported"
 _BY_HOST = "what a GPU sends to another machine goes through this one's memory"
-ROCE_V2 = "RoCE v2"
 
 
 def rdma_files(place: Place) -> Iterator[Finding]:
@@ -64,7 +64,6 @@ def gpu_direct(place: Place) -> Iterator[Finding]:
     no_dma_buf += "open" if devices.driver_is_open else "not the open ones (/proc/driver/nvidia/version)"
     if machine.peer_memory == []:
         yield Finding(
-            severity="warning",
             summary=f"GPUDirect RDMA is off: {_BY_HOST}",
             evidence=["/sys/module has neither nvidia_peermem nor nv_peer_mem", no_dma_buf],
             advice="on each host, as root, load the module at boot, or install the driver's open modules",
@@ -73,7 +72,6 @@ def gpu_direct(place: Place) -> Iterator[Finding]:
     elif machine.peer_memory and machine.peer_memory_clients == []:  # NVIDIA/nccl#1939
         modules = listed(machine.peer_memory)
         yield Finding(
-            severity="warning",
             summary=f"GPUDirect RDMA is off: {modules} is loaded and not registered with the adapters; {_BY_HOST}",
             values=[*machine.peer_memory],
             evidence=[f"/sys/module: {modules}; /sys/kernel/mm/memory_peers: none", no_dma_buf],
@@ -101,7 +99,7 @@ def gdrcopy(place: Place) -> Iterator[Finding]:
 def roce_addresses(place: Place) -> Iterator[Finding]:
     """Whether each adapter on Ethernet has an address of this place, and at one index: NCCL is told one for all."""
     machine = place.environment.machine
-    ports = _by_port(machine.roce_addresses or [])
+    ports = by_port(machine.roce_addresses or [])
     asked = place.variables.get("NCCL_IB_GID_INDEX", "").strip()
     wrong, reason = _wrong_by_order(ports, asked) if asked not in ("", "-1") else _wrong_by_itself(ports)
     if wrong:
@@ -110,7 +108,7 @@ def roce_addresses(place: Place) -> Iterator[Finding]:
             summary=f"{reason}: NCCL cannot connect, or takes another way",
             values=[asked, *wrong],
             evidence=[
-                *(f"{port}: {', '.join(found) or 'none'}" for port, found in ports.items()),
+                *(f"{port}: {', '.join(each.words for each in found) or 'none'}" for port, found in ports.items()),
                 "/sys/class/infiniband/*/ports/*/gid_attrs/types" + (f", NCCL_IB_GID_INDEX={asked}" if asked else ""),
             ],
             advice="leave NCCL_IB_GID_INDEX unset with NCCL 2.21 or newer, which chooses for each port; give a pod its "
@@ -118,33 +116,18 @@ def roce_addresses(place: Place) -> Iterator[Finding]:
         )
 
 
-def _by_port(addresses: list[str]) -> dict[str, list[str]]:
-    """Port -> its addresses as "3 RoCE v2 IPv4"."""
-    ports: dict[str, list[str]] = {}
-    for each in addresses:
-        port, _, address = each.partition(" ")
-        ports.setdefault(port, []).extend([] if address == "none" else [address])
-    return ports
-
-
-def _wrong_by_order(ports: dict[str, list[str]], asked: str) -> tuple[list[str], str]:
+def _wrong_by_order(ports: Mapping[str, list[RoceAddress]], asked: str) -> tuple[list[str], str]:
     """The ports, [] where none is, and what is wrong with them."""
-    without = [
-        port for port, found in ports.items() if not any(each.startswith(f"{asked} {ROCE_V2}") for each in found)
-    ]
+    without = [port for port, found in ports.items() if asked not in (each.number for each in found if each.is_v2)]
     return without, f"NCCL_IB_GID_INDEX={asked} is no RoCE v2 address of {listed(without)} here"
 
 
-def _wrong_by_itself(ports: dict[str, list[str]]) -> tuple[list[str], str]:
-    without = [port for port, found in ports.items() if not any(ROCE_V2 in each for each in found)]
+def _wrong_by_itself(ports: Mapping[str, list[RoceAddress]]) -> tuple[list[str], str]:
+    without = [port for port, found in ports.items() if not any(each.is_v2 for each in found)]
     if without:
         return without, f"{listed(without)} {'have' if len(without) > 1 else 'has'} no RoCE v2 address of this place"
-    gaps = [port for port, found in ports.items() if [*map(_index, found)] != [str(each) for each in range(len(found))]]
+    gaps = [port for port, found in ports.items() if [each.number for each in found] != [*map(str, range(len(found)))]]
     return gaps, f"the addresses of {listed(gaps)} do not begin at 0, or have gaps between them"
-
-
-def _index(address: str) -> str:
-    return address.partition(" ")[0]
 
 
 _NETWORKS = {

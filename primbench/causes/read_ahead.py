@@ -29,7 +29,6 @@ def read_ahead(place: Place) -> Iterator[Finding]:
             little.setdefault(((confinement.disks or {}).get(what, "a disk"), ahead_bytes), []).append(what)
     for (disk, ahead_bytes), folders in little.items():
         yield Finding(
-            severity="warning",
             summary=f"{disk} is read {format_bytes(ahead_bytes)} ahead at most: what is mapped or read by small pieces "
             f"there is asked for so ({listed(folders)})",
             values=[disk, ahead_bytes],

@@ -25,7 +25,6 @@ def gvisor(place: Place) -> Iterator[Finding]:
         return
     packages = {where for what, where in (confinement.filesystems or {}).items() if what == "Python" or "files" in what}
     yield Finding(
-        severity="warning",
         summary="gVisor stands in for the kernel: it makes each system call, and hands each file that is opened or "
         "mapped, as in the import of a framework, to a program outside",
         evidence=[

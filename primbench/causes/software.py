@@ -37,7 +37,6 @@ def library_copies(place: Place) -> Iterator[Finding]:
     for name, files in (software.libraries or {}).items():
         if len(files) > 1 and is_at_work(name):
             yield Finding(
-                severity="warning",
                 summary=f"{len(files)} copies of {name} are loaded",
                 values=[name, len(files)],
                 evidence=[f"{file.path} ({file.build_id or 'build unknown'})" for file in files],
@@ -68,7 +67,6 @@ def _preloaded(software: Software) -> dict[str, str]:
 
 def _other_functions(summary: str, values: list[str | float], where: str) -> Finding:
     return Finding(
-        severity="warning",
         summary=summary,
         values=values,
         evidence=[where],
@@ -83,7 +81,6 @@ def driver_library(place: Place) -> Iterator[Finding]:
     for file in (place.environment.software.libraries or {}).get("libcuda", []):
         if "compat" in file.path.split("/"):
             yield Finding(
-                severity="warning",
                 summary="libcuda comes from a folder for compatibility and not with the driver",
                 about=[FactId("software", "libraries", "libcuda")],
                 evidence=[file.path],
@@ -96,7 +93,6 @@ def c_library(place: Place) -> Iterator[Finding]:
     software = place.environment.software
     if "musl" in (software.libc or "") or "ld-musl" in (software.libraries or {}):
         yield Finding(
-            severity="warning",
             summary="the C library is musl: allocation is slower than with glibc, and CUDA is not built for it",
             about=[FactId("software", "libc"), FactId("software", "libraries")],
             evidence=[f"libc: {software.libc or 'ld-musl'}"],
@@ -111,7 +107,6 @@ def python_build(place: Place) -> Iterator[Finding]:
     lacks = build is not None and not (TELLS_NO_LACK.search(build) or _for_debuggers(software))
     if lacks and software.python_implementation == "cpython":
         yield Finding(
-            severity="warning",
             summary="this Python was built without profile-guided optimization: 10 to 20 % slower, and so is launching",
             evidence=[f"{software.python_executable}: Python {software.python_version}, {build}"],
             at_most=1.3,
@@ -124,7 +119,6 @@ def python_debug(place: Place) -> Iterator[Finding]:
     software = place.environment.software
     if found := _for_debuggers(software):
         yield Finding(
-            severity="warning",
             summary=f"this Python was built for who debugs it ({', '.join(found)}): a loop takes 8 times as long, a "
             "call 6 times, a call of NumPy twice",
             values=[*found],
@@ -145,7 +139,6 @@ def python_hooks(place: Place) -> Iterator[Finding]:
     software = place.environment.software
     if software.hooks:
         yield Finding(
-            severity="warning",
             summary=f"a profiler or its like looks at each step of Python: {listed(software.hooks)}",
             values=[*software.hooks],
             evidence=["sys.gettrace(), sys.getprofile(), sys.monitoring, tracemalloc.is_tracing()"],
@@ -167,7 +160,6 @@ def search_path(place: Place) -> Iterator[Finding]:
         )
     if software.search_folder_entries is not None and software.search_folder_entries > FULL_FOLDER:
         yield Finding(
-            severity="warning",
             summary=f"a folder that Python looks for modules in has at least {software.search_folder_entries} entries, "
             "of which it reads all names at each start",
             about=[FactId("software", "search_folder_entries")],
@@ -182,7 +174,6 @@ def caches(place: Place) -> Iterator[Finding]:
     bad = {name: state for name, state in (place.environment.software.caches or {}).items() if state != "writable"}
     if bad:
         yield Finding(
-            severity="warning",
             summary=f"not kept from run to run: {listed(list(bad))}; every process compiles anew",
             values=[*bad],
             evidence=[f"{name}: {state}" for name, state in bad.items()],

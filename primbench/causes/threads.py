@@ -36,7 +36,6 @@ def few_cpus(place: Place) -> Iterator[Finding]:
         return
     wanted = max(2, CPUS_A_GPU * gpus)
     yield Finding(
-        severity="warning",
         summary=f"{cpus} CPU{'s' * (cpus > 1)}" + (f" for {gpus} GPU{'s' * (gpus > 1)}" if gpus else "") + ": what "
         "loads data, starts and launches takes turns there",
         about=[FactId("limits", "cpus_allowed"), FactId("devices", "gpus")],
@@ -96,7 +95,6 @@ def _other_threads(name: str, asked: int, granted: float, cpus: str) -> Finding:
     of = f"{asked} threads of" if asked > 1 else "one thread of"
     what = "more threads than" if asked > granted else of
     return Finding(
-        severity="warning",
         summary=f"{name}={asked} asks for {what} the {granted:g} CPUs granted here",
         about=[FactId("software", "variables", name), FactId("limits", "cpus_allowed"), FactId("limits", "cpu_quota")],
         values=[asked, granted],
@@ -110,7 +108,6 @@ def _other_threads(name: str, asked: int, granted: float, cpus: str) -> Finding:
 def _too_large(pools: dict[str, int], cpus: str) -> Finding:
     """Of what a worker had loaded: who counts the machine's CPUs knows of no cpuset. Of a quota another check tells."""
     return Finding(
-        severity="warning",
         summary=f"more threads than CPUs to run on: those of {listed(list(pools))}",
         about=[FactId("software", "threads"), FactId("limits", "cpus_allowed")],
         values=[*pools],

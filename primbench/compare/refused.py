@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from primbench.compare.by_facts import can_refuse
 from primbench.compare.differing import of_setting, settings
 from primbench.compare.suspect import Suspect
-from primbench.doctor.against import by_cause, in_words, short
+from primbench.doctor.against import by_cause, in_words
 from primbench.doctor.table import causes
 from primbench.spec.settings import SETTINGS
 
@@ -32,12 +32,11 @@ def refusals(case: CaseComparison, differing: Difference | None, baseline: Side,
 
 
 def _different(case: CaseComparison, differing: Difference | None, baseline: Side, side: Side) -> list[Suspect]:
-    """What differs, each with its cause; what the reason names itself comes first.
+    """What differs, each with its cause.
 
     None of a limit that leaves more where the case fails.
     """
     found = list(_changes(case, differing, side))
-    found.sort(key=lambda each: short(each[1].field) not in (case.reason or ""))
     asked = settings(baseline, side, [change for _, change in found])
     one, other = f"in {baseline.name}", f"in {side.name}"
     return [

@@ -23,7 +23,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     cause: str = msgspec.field(name="check", default="")
     """The id of its cause, which who walks the table fills in."""
-    severity: Severity
+    severity: Severity = "warning"
     """"problem" makes results wrong or far slower, "warning" can move them, "note" is worth knowing, "unknown" could
     not be seen, and the evidence says why.
     """

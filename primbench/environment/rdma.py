@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.system.files import attempt, trimmed, utf8
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 _NO_ADDRESS = "0000:0000:0000:0000:0000:0000:0000:0000"
 _IPV4, _LINK_LOCAL = "0000:0000:0000:0000:0000:ffff:", "fe80:"
+_V2 = "RoCE v2"  # Linux, ABI/testing/sysfs-class-infiniband: gid_attrs/types
 _ACTIVE = "4: ACTIVE"  # Linux, ABI/stable/sysfs-class-infiniband
 # Modules by which an adapter's driver asks for GPU memory, and where some kernels list them.
 _PEER_MODULES = ("nvidia_peermem", "nv_peer_mem")
@@ -60,6 +61,23 @@ def roce_addresses(root: Path) -> list[str]:
         if trimmed((port / "link_layer").read_text()) == "Ethernet" and trimmed((port / "state").read_text()) == _ACTIVE
         for address in list(_addresses(port)) or ["none"]
     ]
+
+
+class RoceAddress(NamedTuple):
+    """Of a port on Ethernet. number: by which NCCL is told it. words: all of it, "3 RoCE v2 IPv4"."""
+
+    number: str
+    is_v2: bool
+    words: str
+
+
+def by_port(addresses: Iterable[str]) -> dict[str, list[RoceAddress]]:
+    """What ``roce_addresses`` says of each port, [] of one that has none."""
+    ports: dict[str, list[RoceAddress]] = {}
+    for port, _, words in (each.partition(" ") for each in addresses):
+        number, _, kind = words.partition(" ")
+        ports.setdefault(port, []).extend([RoceAddress(number, kind.startswith(_V2), words)] if kind else [])
+    return ports
 
 
 def _addresses(port: Path) -> Iterator[str]:

@@ -68,7 +68,6 @@ def _clocks(gpu: GpuUse) -> Iterator[Hindrance]:
             f"power {_number(gpu.power_w)} W, {_number(gpu.temperature_c)} C",
         ],
         effect=f"kernels take up to {gpu.sm_clock_max_hz / gpu.sm_clock_hz:.2f} times as long",
-        study=None,
     )
 
 

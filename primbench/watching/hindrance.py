@@ -22,5 +22,5 @@ class Hindrance(msgspec.Struct, frozen=True, kw_only=True):
     """What it makes longer; None, until the table is walked, is what its cause's row says."""
     effect: str
     """How it does that."""
-    study: str | None
+    study: str | None = None
     """The command that measures it with and without, the job's own settings filled in; None where no arm has it."""

@@ -42,7 +42,6 @@ def _stopped(whole: Stretch, goes_on: str, such_as: str) -> Hindrance:
         evidence=[f"/proc/{process}/stat: its state was T in {looks} of {whole.looks} looks"],
         distorts=["launch", "copy", "everything on the CPU", "data loading"],
         effect=f"nothing of it runs meanwhile{such_as}",
-        study=None,
     )
 
 
@@ -60,7 +59,6 @@ def kernel_time(whole: Stretch, job: Job) -> Iterator[Hindrance]:
                 + (", as of memory that is taken and given back over and over" if minor >= MANY_FAULTS_PER_S else ""),
             ],
             effect=f"what it computes itself takes {_times(share)}; filters and sandboxes make each call dearer",
-            study=None,
         )
 
 

@@ -47,7 +47,6 @@ def reads_little_ahead(whole: Stretch, job: Job) -> Iterator[Hindrance]:
             evidence=[f"read_ahead_kb of {disk}, on which it has files open", *_counted(whole)],
             effect="what it maps, or reads by small pieces, waits for the disk with each piece: "
             f"{_times(whole.blocked_fraction)}",
-            study=None,
         )
 
 
@@ -173,7 +172,6 @@ def _blocked(whole: Stretch) -> Hindrance:
         ],
         distorts=["data loading", "start-up"],
         effect=f"what that thread does takes {_times(whole.blocked_fraction)}",
-        study=None,
     )
 
 

@@ -59,7 +59,6 @@ def _workers(whole: Stretch, job: Job, waiting: ThreadUse, busy: list[ThreadUse]
         evidence=[*(_ran(whole, each) for each in busy[:3]), _ran(whole, waiting), _of_cpus(whole, job)],
         effect="if it waits for them, as for batches that they load, that sets its pace: more of them where CPUs are "
         "free, or less for each to do",
-        study=None,
     )
 
 
@@ -100,7 +99,6 @@ def _turns(whole: Stretch, job: Job, process: int, threads: list[ThreadUse]) -> 
         evidence=[*(_ran(whole, each) for each in threads[:3]), _of_cpus(whole, job)],
         effect="together they are no faster than one, as Python's threads, of which its global lock lets one run at a "
         "time; processes in their place would not wait for that",
-        study=None,
     )
 
 
@@ -125,7 +123,6 @@ def sleeps(whole: Stretch, job: Job) -> Iterator[Hindrance]:
             *([] if threads else ["/proc/PID/wchan tells nobody but its user and root where"]),
         ],
         effect="it is as slow as what it waits for: look there",
-        study=None,
     )
 
 
