@@ -126,13 +126,17 @@ def report(results: Results, values: Mapping[str, Any], *, curves: bool = False)
     """Print the table of a results file, and write its exports, as put_out() does.
 
     curves: print below it what cases used over time, where that was sampled.
-    What a kernel asks for by the name of a field, the table asks for by the option of the command that prints it.
+    What a kernel asks for by the name of a field, where it skips a case, the table asks for by the option of the
+    command that prints it; a case fails with words of whatever program, which stay.
     """
     records, workers, unit = results.records, results.workers, values["time_unit"]
     drawn = over_time.tables(records) if curves else []
     yardsticks = [yardstick for yardstick in (roof_of(results), values["against"]) if yardstick is not None]
     options = click.get_current_context().command.params
-    shown = [replace(each, reason=as_options(each.reason, options)) if each.reason else each for each in records]
+    shown = [
+        replace(each, reason=as_options(each.reason, options)) if each.reason and each.status == "skipped" else each
+        for each in records
+    ]
     if values.get("sort"):
         shown = chosen.in_order(shown, values["sort"], yardsticks)
     made = table.tables(shown, workers, unit, yardsticks, wanted=values.get("columns") or ())

@@ -20,6 +20,22 @@ def test_table_is_the_one_that_the_run_printed(invoke: Callable[..., Result], me
     assert "float64" in run.stdout
 
 
+def test_words_of_another_program_are_no_options(
+    invoke: Callable[..., Result], measured: tuple[Path, Result], tmp_path: Path
+) -> None:
+    """A kernel's own exception names its arguments as Python does, and one of these may be called as an option is."""
+    header, *lines = measured[0].read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    reason = "ValueError: sort=3 of columns=4"
+    failed = [
+        json.dumps(each | ({"status": "failed", "reason": reason, "measurement": None} if "status" in each else {}))
+        for each in found
+    ]
+    path = tmp_path / "failed.jsonl"
+    path.write_text("\n".join([header, *failed, ""]))
+    assert f"failed: {reason}" in invoke("show", path).stdout
+
+
 def test_time_unit_is_chosen_anew(invoke: Callable[..., Result], measured: tuple[Path, Result]) -> None:
     path, _ = measured
     assert " ms" in invoke("show", path, "--time-unit", "ms").stdout
