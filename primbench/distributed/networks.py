@@ -27,6 +27,9 @@ _VXLAN_PORT = "4789"  # RFC 7348
 _EVERYBODY = "00:00:00:00:00:00"  # in a forwarding table: whoever is not known yet
 _MOST_RANKS = 1000  # a bridge has 1023 ports
 
+OWN: dict[str, str] = {}
+"""Variables that :func:`join` has set in this process: they come with the arm's network, and are none of the place."""
+
 
 def address(network: Network, rank: int) -> str:
     """Of a rank, in the network that its collectives use: 10.213.0.0/16, or 10.214.0.0/16 through the overlay."""
@@ -67,7 +70,8 @@ def join(group: Group, network: Network) -> None:
     # gloo would look for the address of the host's name, which is none of this namespace. NCCL would take every
     # interface, and between GPUs of one machine none: a container has a name of its own, by which it tells machines.
     way = _ETHERNET if network == "private" else _TUNNEL
-    os.environ |= {"GLOO_SOCKET_IFNAME": way, "NCCL_SOCKET_IFNAME": way, "NCCL_HOSTID": f"rank{group.rank}"}
+    OWN.update({"GLOO_SOCKET_IFNAME": way, "NCCL_SOCKET_IFNAME": way, "NCCL_HOSTID": f"rank{group.rank}"})
+    os.environ |= OWN
 
 
 def _connect(pids: list[int]) -> None:

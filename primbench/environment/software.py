@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from primbench import backends
+from primbench.distributed import networks
 from primbench.environment import bytecode, configuration, rdma
 from primbench.environment import gpu_code as of_gpus
 from primbench.environment import interpreter as of_python
@@ -107,7 +108,7 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     threads: Annotated[dict[str, Whole] | None, _own("By pool of threads, such as openblas, how many compute.",
         "threadpoolctl, frameworks that are loaded", _threads, entry=_of_pool)] = None
     variables: Annotated[dict[str, str] | None, _stack("Variables of the environment that libraries read.",
-        "environment variables", lambda root, pid: configuration.variables(environ_of(root, pid)),
+        "environment variables", lambda root, pid: configuration.variables(_of_the_place(root, pid)),
         entry=configuration.of_variable)] = {}
     files: Annotated[dict[str, str] | None, _stack(
         "Configuration files that were found, such as /etc/nccl.conf, with the SHA-256 of each.",
@@ -273,7 +274,12 @@ def _entries(folder: str) -> int:
 
 
 def _other_variables(root: Path, pid: int) -> list[str]:
-    return configuration.other_variables(environ_of(root, pid))
+    return configuration.other_variables(_of_the_place(root, pid))
+
+
+def _of_the_place(root: Path, pid: int) -> dict[str, str]:
+    """The variables of a process without those that were set here for a network between ranks."""
+    return {name: value for name, value in environ_of(root, pid).items() if networks.OWN.get(name) != value}
 
 
 def _environment_bytes(root: Path, pid: int) -> int:

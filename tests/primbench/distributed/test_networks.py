@@ -104,6 +104,9 @@ def test_a_study_sets_networks_beside_each_other(invoke: Callable[..., Result], 
     spaces = [(each.environment.confinement.namespaces or {})["net"] for each in found.workers]
     here = os.readlink("/proc/self/ns/net").partition("[")[2].rstrip("]")
     assert [2, 4] == [sum((here in space) == is_here for space in spaces) for is_here in (True, False)]
+    told = [name for each in found.workers for name in each.environment.software.variables or {}]
+    told += [name for each in found.workers for name in each.environment.software.other_variables or []]
+    assert not [name for name in told if name.endswith(("SOCKET_IFNAME", "HOSTID"))], "an arm's network is no stack"
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="needs IPv6, which root has to switch on")
