@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from primbench.environment.comparable import comparable, meaning_of
-from primbench.environment.words import are_alike
+from primbench.environment.words import are_alike, parted
 from primbench.system.meaning import Fact, FactId, Layer
 
 if TYPE_CHECKING:
@@ -114,10 +114,10 @@ def _layer(name: Layer, changes: list[Change]) -> LayerDifference:
 def _changes(field: FactId, a: Any, b: Any, why_a: str | None = None, why_b: str | None = None) -> Iterator[Change]:
     """why_a, why_b: why a side is not known; both unknown is no difference that could be told."""
     if isinstance(a, dict) and isinstance(b, dict):
-        reasons_a, reasons_b = a.get("missing", {}), b.get("missing", {})
-        for name in sorted({*a, *b} - {"missing"}):
+        (of_a, reasons_a), (of_b, reasons_b) = parted(a), parted(b)
+        for name in sorted({*of_a, *of_b}):
             inner = FactId(*field, name)
-            yield from _changes(inner, a.get(name), b.get(name), reasons_a.get(name), reasons_b.get(name))
+            yield from _changes(inner, of_a.get(name), of_b.get(name), reasons_a.get(name), reasons_b.get(name))
     elif _holds_structs(a) and _holds_structs(b):
         for number, (left, right) in enumerate(itertools.zip_longest(a, b)):
             yield from _changes(FactId(*field, number), left, right)

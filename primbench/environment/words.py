@@ -8,7 +8,7 @@ from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_frequency, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from primbench.system.meaning import FactId
 
@@ -19,6 +19,17 @@ _UNITS: dict[str, Callable[[float], str]] = {
     "hz": format_frequency,
     "w": lambda value: f"{value:g} W",
 }
+
+
+def parted(group: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """A group's entries without the reasons for those that are missing, and these reasons.
+
+    An entry may be called "missing" itself, as a variable of the environment: it is no table.
+    """
+    reasons = group.get("missing")
+    if not isinstance(reasons, dict):
+        return {**group}, {}
+    return {name: value for name, value in group.items() if name != "missing"}, reasons
 
 
 def in_words(field: str | FactId, value: Any, absent: str = "none") -> str:
@@ -43,7 +54,7 @@ def are_alike(field: str | FactId, one: Any, other: Any) -> bool:
 
 def _entries(field: str | FactId, values: dict[str, Any]) -> str:
     """Each in its own unit, or in that of all of them."""
-    named = {part: part if unit_of(part) else field for part in values if part != "missing"}
+    named = {part: part if unit_of(part) else field for part in parted(values)[0]}
     return ", ".join(f"{part} {in_words(name, values[part], '-')}" for part, name in named.items())
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench import stats
 from primbench.compare.criteria import metrics_of
 from primbench.compare.sides import identity
 from primbench.environment.comparable import comparable, meaning_of
-from primbench.environment.words import in_words
+from primbench.environment.words import in_words, parted
 from primbench.results.file import read_in_part
 from primbench.spec.fleet import Member
 from primbench.system.meaning import FactId
@@ -26,7 +27,15 @@ if TYPE_CHECKING:
     from primbench.spec.case import Case
 
 BLOCKS = 10
-UNKNOWN = "unknown"
+
+
+class Unknown(Enum):
+    """In the place of a value, of which any word may be one."""
+
+    UNKNOWN = "not known"
+
+
+UNKNOWN = Unknown.UNKNOWN
 
 
 class Value(NamedTuple):
@@ -190,6 +199,5 @@ def _flat(name: FactId, value: Any) -> Iterator[tuple[FactId, Any]]:
 
 def _with_unknown(group: Mapping[str, Any]) -> dict[str, Any]:
     """A group of fields, of which ``missing`` says why some are not known."""
-    missing = group.get("missing", {})
-    unknown = {name: UNKNOWN for name, value in group.items() if value is None and name in missing}
-    return {name: value for name, value in group.items() if name != "missing"} | unknown
+    entries, missing = parted(group)
+    return entries | {name: UNKNOWN for name, value in entries.items() if value is None and name in missing}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from primbench.environment.words import YES_NO, in_words
+from primbench.environment.words import YES_NO, in_words, parted
 from primbench.report.plain import printable
 from primbench.report.terminal import grid, width
 from primbench.report.topology import caches
@@ -48,10 +48,10 @@ def _rows(name: str, value: Any, absent: str) -> Iterator[tuple[str, str]]:
     if not isinstance(value, dict) or all(isinstance(each, int) for each in value.values()):
         yield name, shown(name, value, absent)
         return
-    missing = value.get("missing", {})
+    parts, missing = parted(value)
     yield name, ""
-    for part, inner in value.items():
-        if part not in missing and part != "missing":
+    for part, inner in parts.items():
+        if part not in missing:
             yield from ((f"  {inner_name}", text) for inner_name, text in _rows(part, inner, "-"))
     yield from ((f"  {part}", f"unknown: {printable(reason)}") for part, reason in missing.items())
 

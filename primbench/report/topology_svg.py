@@ -258,5 +258,9 @@ def _notes(found: Topology) -> list[str]:
     """Below the picture: what is contradicted, and what could not be drawn at all."""
     absent = {"nodes": found.nodes, "packages": found.packages, "gpus": found.gpus}
     named = {"nodes": "nodes", "packages": "sockets", "gpus": "GPUs"}
-    unseen = [f"{named[name]} unknown: {found.missing[name]}" for name, value in absent.items() if value is None]
+    unseen = [
+        f"{named[name]} unknown: {found.missing.get(name, 'not recorded')}"
+        for name, value in absent.items()
+        if value is None
+    ]
     return disagreements(found) + unseen

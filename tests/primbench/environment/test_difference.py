@@ -13,6 +13,7 @@ from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import Library
 from primbench.environment.reading import NOT_RECORDED
 from primbench.environment.software import Blas
+from primbench.report.environment import listing
 from primbench.report.plain import json_of
 from primbench.system.gpu import Gpu
 
@@ -41,6 +42,14 @@ def test_the_same_place_differs_in_nothing(here: Environment) -> None:
     found = difference(here, here)
     assert dict.fromkeys(PARTS, True) == verdicts(found)
     assert [] == [change for part in PARTS for change in getattr(found, part).changes]
+
+
+@pytest.mark.parametrize("name", ["missing", "limits.cpu_quota", "a[0].b", "x]y"])
+def test_a_variable_may_have_any_name(here: Environment, name: str) -> None:
+    found = difference(here, changed(here, "software", variables={**(here.software.variables or {}), name: "5"}))
+    (change,) = found.stack.changes
+    assert (("software", "variables", name), None, "5") == (tuple(change.field), change.a, change.b)
+    assert name in listing(changed(here, "software", variables={name: "5"}), {})
 
 
 LIMITS: dict[str, Any] = {"cpu_quota": 0.5, "memory_limit_bytes": None, "shm_bytes": 2**26, "open_files": 7}

@@ -159,6 +159,12 @@ def test_a_node_whose_links_are_all_slow_is_named(invoke: Callable[..., Result],
     assert "every link of n3 is slow: rather its own adapter" in invoke("fleet", fleet).stdout
 
 
+def test_a_value_may_be_any_word(invoke: Callable[..., Result], made_fleet: MadeFleet) -> None:
+    fleet, _ = found(invoke, made_fleet([1, 1, 1.4, 1, 1, 1], {"n3": with_limits(scheduling="unknown")}))
+    (node,) = fleet["unhealthy"]
+    assert ("limits.scheduling", "unknown") in [(each["field"], each["value"]) for each in node["unlike"]]
+
+
 def test_a_slow_node_is_named_with_what_is_different_there(
     invoke: Callable[..., Result], made_fleet: MadeFleet
 ) -> None:
