@@ -10,7 +10,7 @@ from primbench.compare.suspect import LATE, OF_UNKNOWN_EFFECT, Suspect
 from primbench.doctor.cause import Cause, of
 from primbench.doctor.finding import Activity, Finding, Severity
 from primbench.environment.comparable import meaning_of
-from primbench.environment.configuration import is_told_by_what_it_gives, of_variable
+from primbench.environment.configuration import of_variable
 from primbench.spec.variables import INSTRUCTIONS, is_for_libraries
 from primbench.system.meaning import FactId
 from primbench.units import format_bytes
@@ -195,7 +195,7 @@ def _is_told_elsewhere(variable: str, differing: Difference | None) -> bool:
     """Whether what a variable gives is compared itself, a difference of the places tells of it, as of libraries', or
     no library reads it.
     """
-    if is_told_by_what_it_gives(variable):
+    if of_variable(variable).is_told_by_effect:
         return True
     fact = FactId("software", "variables", variable)
     changes = differing.stack.changes if differing else []

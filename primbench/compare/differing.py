@@ -10,7 +10,7 @@ from primbench.compare.comparison import Differing
 from primbench.compare.effects import changes_of
 from primbench.doctor.against import in_words
 from primbench.environment.comparable import meaning_of
-from primbench.environment.configuration import is_told_by_what_it_gives
+from primbench.environment.configuration import of_variable
 from primbench.spec.arm import is_set
 from primbench.spec.settings import SETTINGS, showing
 from primbench.system.files import format_cpu_list
@@ -93,7 +93,7 @@ def _varying_variables(found: Mapping[str, Difference], baseline: Side, side: Si
 
 
 def _tells(variable: str, told: Collection[str]) -> bool:
-    return variable not in told and not is_told_by_what_it_gives(variable) and "CACHE" not in variable
+    return variable not in told and not of_variable(variable).is_told_by_effect and "CACHE" not in variable
 
 
 def settings(baseline: Side, side: Side, changes: Sequence[Change]) -> Iterator[tuple[str, str]]:

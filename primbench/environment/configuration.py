@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from primbench.spec.confidential import hidden, is_secret
 from primbench.spec.variables import CACHE_SIZES, INSTRUCTIONS, is_for_libraries
@@ -37,79 +37,73 @@ _CACHES = {
 }
 
 
-# Of threads, and of which CPUs and GPUs they may use.
-_OF_LIMITS = re.compile(r".+_(NUM_THREADS|AFFINITY)|OMP_(PLACES|PROC_BIND)|CUDA_VISIBLE_DEVICES")
-# Names of what is compared itself, such as libraries and GPUs, and what changes no speed.
-_VARIES = re.compile(
-    r"CUDA_VISIBLE_DEVICES|CUDA_VERSION|.+_CACHE_.+|(?!LD_DEBUG|TORCH_DISTRIBUTED_|.+_INJECTION).+_(DEBUG|DIR|HOME|PATH)|LD_(AUDIT|LIBRARY_PATH|PRELOAD)|PYTHONPATH"
-    r"|PRIMBENCH_.+|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_.+)"
-)
-# Of rules, by the names of the variables that come under them; the first that matches, else "variables".
-_RULES = {
-    "nccl": r"NCCL_.+",
-    "threads": r".+_NUM_THREADS",
-    "pinning": r"OMP_(PLACES|PROC_BIND)|(GOMP_CPU|KMP|MKL)_AFFINITY",
-    "waiting": r"OMP_WAIT_POLICY|GOMP_SPINCOUNT|KMP_(BLOCKTIME|LIBRARY)|OPENBLAS_THREAD_TIMEOUT",
-    "cpu-kernels": "|".join((*INSTRUCTIONS, *CACHE_SIZES, "NUMBA_OPT")),
-    "allocator": r"MALLOC_.+|TCMALLOC_.+|GLIBC_TUNABLES|NUMPY_MADVISE_HUGEPAGE",
-    "huge-pages": r"THP_MEM_ALLOC_ENABLE",
-    "python-settings": r"PYTHON(ASYNCIODEBUG|DEBUG|DEVMODE|DUMPREFS|MALLOC|MALLOCSTATS|OPTIMIZE|PERFSUPPORT)"
-    r"|PYTHONTRACEMALLOC|PYTHON_(GIL|JIT)",
-    "bytecode": r"PYTHON(DONTWRITEBYTECODE|PYCACHEPREFIX)",
-}
-# Libraries by the beginnings of the variables that they alone read; what a library is not known to read is not here.
-_READERS = {
-    # Python itself, the loader and the C library; several libraries, by names that others gave
-    r"PYTHON|LD_|GLIBC_TUNABLES$|.+_NUM_THREADS$": r".*",
-    r"MALLOC_(ARENA_(MAX|TEST)|(MMAP|TRIM)_THRESHOLD_|MMAP_MAX_|TOP_PAD_|CHECK_|PERTURB_)$": r".*",
-    r"MALLOC_CONF$": r"libjemalloc.*",
-    r"FLEXIBLAS": r"libflexiblas.*",
-    r"UCX_": r"libuc[mpst].*",
-    r"NVSHMEM_": r"libnvshmem.*",
-    r"NUMPY_": r"numpy/.+",
-    r"(ATEN|PYTORCH|TORCH|TORCHINDUCTOR)_|LRU_CACHE_CAPACITY|THP_MEM_ALLOC_ENABLE": r"libtorch.*|torch/.+",
-    r"(OPENBLAS|GOTO)_": r"lib(scipy_)?openblas.*",
-    r"MKL_": r"libmkl.*|libtorch.*",
-    r"(ONEDNN|DNNL)_": r"libdnnl.*|libtorch.*",
-    r"BLIS_": r"libblis.*",
-    r"NPY_": r"numpy/.+",
-    r"GOMP_": r"libgomp.*",
-    r"KMP_": r"libi?omp[0-9]?.*",
+# What is so of variables whose names a pattern fits as a whole: the first that says a thing counts. read_by: libraries
+# that alone read them, where that is known.
+_OF_VARIABLES: dict[str, dict[str, Any]] = {
+    r".+_NUM_THREADS": {"layer": "limits", "rule": "threads", "read_by": r".*"},
+    r"OMP_(PLACES|PROC_BIND)|(GOMP_CPU|KMP|MKL)_AFFINITY": {"layer": "limits", "rule": "pinning"},
+    r".+_AFFINITY": {"layer": "limits"},
+    r"OMP_WAIT_POLICY|GOMP_SPINCOUNT|KMP_(BLOCKTIME|LIBRARY)|OPENBLAS_THREAD_TIMEOUT": {"rule": "waiting"},
+    "|".join((*INSTRUCTIONS, *CACHE_SIZES, "NUMBA_OPT")): {"rule": "cpu-kernels"},
+    # names of what is compared itself, such as libraries and GPUs, and what changes no speed
+    r"CUDA_VISIBLE_DEVICES": {"layer": "limits", "varies": True, "is_told_by_effect": True},
+    r"LD_(AUDIT|LIBRARY_PATH|PRELOAD)|PRIMBENCH_.+|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_.+)": {
+        "varies": True, "is_told_by_effect": True,
+    },
+    r"NVIDIA_.+": {"is_told_by_effect": True},
+    r"PYTHONPATH|CUDA_VERSION|.+_CACHE_.+": {"varies": True},
+    r"(?!LD_DEBUG|TORCH_DISTRIBUTED_|.+_INJECTION).+_(DEBUG|DIR|HOME|PATH)": {"varies": True},
+    # Python, the loader and the C library
+    r"PYTHON(DEVMODE|DUMPREFS|MALLOCSTATS|PERFSUPPORT|TRACEMALLOC)": {
+        "rule": "python-settings", "more_is_slower": True,
+    },
+    r"PYTHON(ASYNCIODEBUG|DEBUG|MALLOC|OPTIMIZE)|PYTHON_(GIL|JIT)": {"rule": "python-settings"},
+    r"PYTHON(DONTWRITEBYTECODE|PYCACHEPREFIX)": {"rule": "bytecode"},
+    r"PYTHON(PROFILEIMPORTTIME|VERBOSE)|LD_(BIND_NOT|DEBUG|PROFILE)": {"more_is_slower": True},
+    r"MALLOC_(CHECK|PERTURB)_": {"rule": "allocator", "read_by": r".*", "more_is_slower": True},
+    r"GLIBC_TUNABLES|MALLOC_(ARENA_(MAX|TEST)|(MMAP|TRIM)_THRESHOLD_|MMAP_MAX_|TOP_PAD_)": {
+        "rule": "allocator", "read_by": r".*",
+    },
+    r"(PYTHON|LD_).*": {"read_by": r".*"},
+    # libraries
+    r"MALLOC_CONF": {"rule": "allocator", "read_by": r"libjemalloc.*"},
+    r"MALLOC_.+": {"rule": "allocator"},
+    r"TCMALLOC_.+": {"rule": "allocator", "read_by": r"libtcmalloc.*"},
+    r"NUMPY_MADVISE_HUGEPAGE": {"rule": "allocator", "read_by": r"numpy/.+"},
+    r"THP_MEM_ALLOC_ENABLE": {"rule": "huge-pages", "read_by": r"libtorch.*|torch/.+"},
+    r"NCCL_.+": {"rule": "nccl", "read_by": r"libnccl.*|libtorch_cuda.*"},
+    r"CUDA_LAUNCH_BLOCKING": {"more_is_slower": True},
+    r"(CUBLAS|CUBLASLT|CUDA|CUDNN|NVIDIA)_.+": {"read_by": r"lib(cuda|cublas|cudnn|nv).*"},
+    r"(ATEN|PYTORCH|TORCH|TORCHINDUCTOR)_.+|LRU_CACHE_CAPACITY": {"read_by": r"libtorch.*|torch/.+"},
+    r"TRITON_.+": {"read_by": r"triton/.+|libtorch.*"},
+    r"CUPY_.+": {"read_by": r"cupy.*/.+"},
+    r"(NPY|NUMPY)_.+": {"read_by": r"numpy/.+"},
+    r"NUMBA_.+": {"read_by": r"numba/.+"},
+    r"NUMEXPR_.+": {"read_by": r"numexpr/.+"},
+    r"FLEXIBLAS.*": {"read_by": r"libflexiblas.*"},
+    r"(OPENBLAS|GOTO)_.+": {"read_by": r"lib(scipy_)?openblas.*"},
+    r"MKL_.+": {"read_by": r"libmkl.*|libtorch.*"},
+    r"(ONEDNN|DNNL)_.+": {"read_by": r"libdnnl.*|libtorch.*"},
+    r"BLIS_.+": {"read_by": r"libblis.*"},
+    r"GOMP_.+": {"read_by": r"libgomp.*"},
+    r"KMP_.+": {"read_by": r"libi?omp[0-9]?.*"},
     r"OMP_(PLACES|PROC_BIND|WAIT_POLICY|SCHEDULE|STACKSIZE|DYNAMIC|NESTED|MAX_ACTIVE_LEVELS|THREAD_LIMIT|CANCELLATION"
-    r"|DISPLAY_(ENV|AFFINITY)|AFFINITY_FORMAT|MAX_TASK_PRIORITY|TARGET_OFFLOAD|DEFAULT_DEVICE|TEAMS_THREAD_LIMIT)$": (
-        r"lib(g|i)?omp[0-9]?.*"
-    ),
-    r"NUMBA_": r"numba/.+",
-    r"NUMEXPR_": r"numexpr/.+",
-    r"CUPY_": r"cupy.*/.+",
-    r"TRITON_": r"triton/.+|libtorch.*",
-    r"TCMALLOC_": r"libtcmalloc.*",
-    r"(CUBLAS|CUBLASLT|CUDA|CUDNN|NVIDIA)_": r"lib(cuda|cublas|cudnn|nv).*",
-    r"NCCL_": r"libnccl.*|libtorch_cuda.*",
-}
-_SLOWS = re.compile(  # if set
-    r"PYTHON(DEVMODE|DUMPREFS|MALLOCSTATS|PERFSUPPORT|PROFILEIMPORTTIME|TRACEMALLOC|VERBOSE)|LD_(BIND_NOT|DEBUG|PROFILE)|CUDA_LAUNCH_BLOCKING|MALLOC_(CHECK|PERTURB)_"
-)
-_TOLD_BY_WHAT_IT_GIVES = re.compile(
-    r"LD_(AUDIT|LIBRARY_PATH|PRELOAD)|CUDA_VISIBLE_DEVICES|(NVIDIA|PRIMBENCH)_.+"
-)  # libraries, GPUs
+    r"|DISPLAY_(ENV|AFFINITY)|AFFINITY_FORMAT|MAX_TASK_PRIORITY|TARGET_OFFLOAD|DEFAULT_DEVICE|TEAMS_THREAD_LIMIT)": {
+        "read_by": r"lib(g|i)?omp[0-9]?.*",
+    },
+    r"UCX_.+": {"read_by": r"libuc[mpst].*"},
+    r"NVSHMEM_.+": {"read_by": r"libnvshmem.*"},
+    r".*": {"layer": "stack", "rule": "variables", "by_itself": True},
+}  # fmt: skip
 
 
 def of_variable(name: str) -> Fact:
     """What it means that a variable is set otherwise."""
-    return Fact(
-        rule=next((rule for rule, names in _RULES.items() if re.fullmatch(names, name)), "variables"),
-        layer="limits" if _OF_LIMITS.fullmatch(name) else "stack",
-        varies=_VARIES.fullmatch(name) is not None,
-        more_is_slower=_SLOWS.fullmatch(name) is not None,
-        read_by=next((re.compile(libraries) for start, libraries in _READERS.items() if re.match(start, name)), None),
-        by_itself=True,
-    )
-
-
-def is_told_by_what_it_gives(name: str) -> bool:
-    """Whether what a variable changes is recorded by itself, so that it is no cause of its own."""
-    return _TOLD_BY_WHAT_IT_GIVES.fullmatch(name) is not None
+    said: dict[str, Any] = {}
+    for names, of_these in _OF_VARIABLES.items():
+        said = of_these | said if re.fullmatch(names, name, re.DOTALL) else said
+    read_by = said.get("read_by")
+    return Fact(**said | {"read_by": read_by and re.compile(read_by)})
 
 
 def of_file(name: str) -> Fact:

@@ -107,6 +107,8 @@ class Fact(NamedTuple):
     """Of each entry of a list or a dictionary, by its name if it has one."""
     by_itself: bool = False
     """The name of an entry says what it is."""
+    is_told_by_effect: bool = False
+    """What it changes is a fact by itself, as libraries that a variable names, so that it is no cause of its own."""
 
     def value(self, place: Any, pid: int = 0) -> Any:
         """What it reads of a root, or of a GPU; raises whatever its reading raises."""
