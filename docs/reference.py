@@ -1,4 +1,4 @@
-"""Pages made from the code: commands, columns, records, fields of a place, checks of doctor, causes, primitives."""
+"""Pages made from the code: commands, columns, records, places, settings of arms, checks, causes, primitives."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from primbench.registry import backends_of, primitives, summaries
 from primbench.report.plain import markdown
 from primbench.results.file import schema
 from primbench.results.metrics import METRICS
+from primbench.runtimes.table import known, settable_by
+from primbench.spec.settings import NAME, PLACEMENT, SETTINGS
+from primbench.spec.variables import LISTS
 from primbench.system.gpu import Gpu
 from primbench.system.meaning import Fact, facts_of
 from primbench.units import format_time
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from primbench.doctor.cause import Cause
+    from primbench.spec.setting import Setting
 
 
 def write(folder: Path) -> None:
@@ -103,6 +107,32 @@ def _type(told: dict[str, Any]) -> str:
     items = told.get("items") or (told.get("prefixItems") or [None])[0] or told.get("additionalProperties")
     of = f" of {_type(items)}" if isinstance(items, dict) else ""
     return f"{told.get('type', 'any')}{of}"
+
+
+def settings() -> Iterator[str]:
+    yield "# Settings of an arm"
+    yield "\nIn words RUNTIME:KEY=VALUE,KEY=VALUE; in a file of a study a table with the same keys. Entries of lists"
+    yield "have a plus between them. A fact shows whether a setting was applied; without one nothing is read back.\n"
+    rows = [
+        [
+            row.key + ".NAME" * row.is_each,
+            row.what,
+            row.said_as,
+            _able(row),
+            ".".join(row.checked or ()) if row.unlike else "",
+        ]
+        for row in SETTINGS.values()
+    ]
+    yield from _table(["key", "what it is", "as in", "runtimes that can", "seen by"], rows)
+    yield "\nIn all runtimes:\n"
+    placed = [[row.key, row.what, row.said_as] for row in (NAME, *PLACEMENT.values())]
+    yield from _table(["key", "what it is", "as in"], placed)
+    yield f"\nVariables that are lists: {', '.join(LISTS)}."
+
+
+def _able(row: Setting) -> str:
+    able = [name for name in known() if row.field in settable_by(name)]
+    return "all" if len(able) == len(known()) else ", ".join(able)
 
 
 def checks() -> Iterator[str]:
@@ -216,6 +246,7 @@ PAGES = {
     "columns": columns,
     "records": records,
     "environment": environment,
+    "settings": settings,
     "checks": checks,
     "causes": causes,
     "fields": problems,

@@ -114,7 +114,7 @@ def _asked(arm: Arm, row: Setting) -> Any:
 
 
 def _setting(arm: Arm, row: Setting) -> str:
-    return row.write(getattr(arm, row.field)) if is_set(arm, row) else "not set"
+    return row.shown(getattr(arm, row.field)) if is_set(arm, row) else "not set"
 
 
 def set_variables(baseline: Side, side: Side) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from primbench.environment import container, costs
+from primbench.environment import compiled, container, costs
 from primbench.environment import disks as of_disks
 from primbench.environment import filesystems as folders
 from primbench.environment.container import Runtime
@@ -24,6 +24,7 @@ from primbench.system import loopback as of_sockets
 from primbench.system.files import attempt, labelled_bytes, labelled_value, read_mounts, utf8, whole_number
 from primbench.system.meaning import Fact, facts_of
 from primbench.system.namespaces import FIRST_NAMESPACES
+from primbench.system.prctl import GET_THP_DISABLE, prctl
 from primbench.system.processes import folder_of, named, processes
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SECCOMP = ("disabled", "strict", "filter")  # proc(5)
-_PR_GET_THP_DISABLE = 42  # linux/prctl.h
 _WATCHES = {"anon_inode:[perf_event]", "anon_inode:bpf-raw-tracepoint"}  # perf_event_open(2), bpf(2)
 _FEW_CALLS = 50
 _IO_URING_SETUP = 425  # one number on all architectures since Linux 5.1
@@ -39,18 +39,17 @@ _IO_URING_SETUP = 425  # one number on all architectures since Linux 5.1
 
 _told = functools.partial(Fact, layer="confinement")
 _own = functools.partial(_told, of_others=False)
-_of_far_mounts = _told(rule="files", set_by="fuse_overlay")
+_of_far_mounts = _told(rule="files")
 _of_loopback = _told(rule="loopback")
 
 
 def _of_namespace(kind: str) -> Fact:
-    set_by = {"ipc": "ipc", "net": "network"}.get(kind)
-    return _told(varies=kind == "mnt", set_by=set_by, first=FIRST_NAMESPACES.get(kind))
+    return _told(varies=kind == "mnt", first=FIRST_NAMESPACES.get(kind))
 
 
 def _of_folder(what: str) -> Fact:
     rule = "shared-memory" if what == SHARED_MEMORY else "files"
-    return _told(rule=rule, set_by="root", beside=what.startswith(FILES_OF))
+    return _told(rule=rule, beside=what.startswith(FILES_OF))
 
 
 def _of_read_ahead(what: str) -> Fact:
@@ -69,19 +68,17 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     runtime: Annotated[Runtime | None, _told("The container runtime that it is in, with the evidence.",
         "variables, /proc/self, marker files: see its evidence", container.detect, "runtime")] = None
     seccomp: Annotated[str | None, _told("Whether system calls are filtered: disabled, strict or filter.",
-        "/proc/self/status Seccomp", _seccomp, "filters", set_by="seccomp")] = None
+        "/proc/self/status Seccomp", _seccomp, "filters")] = None
     seccomp_filters: Annotated[Whole | None, _told("How many filters of system calls stand behind one another.",
-        "/proc/self/status Seccomp_filters", _status_number("Seccomp_filters"), "filters", set_by="seccomp")] = None
+        "/proc/self/status Seccomp_filters", _status_number("Seccomp_filters"), "filters")] = None
     no_new_privileges: Annotated[bool | None, _told("Whether no program that it starts gets more rights than it has.",
         "/proc/self/status NoNewPrivs", _no_new_privileges)] = None
     speculation_store_bypass: Annotated[str | None, _told(
         "The kernel's words for how loads are kept from passing stores in this process.",
-        "/proc/self/status Speculation_Store_Bypass", _status("Speculation_Store_Bypass"), "mitigations",
-        set_by="seccomp")] = None
+        "/proc/self/status Speculation_Store_Bypass", _status("Speculation_Store_Bypass"), "mitigations")] = None
     speculation_indirect_branch: Annotated[str | None, _told(
         "The kernel's words for how indirect branches are kept from being guessed in this process.",
-        "/proc/self/status SpeculationIndirectBranch", _status("SpeculationIndirectBranch"), "mitigations",
-        set_by="seccomp")] = None
+        "/proc/self/status SpeculationIndirectBranch", _status("SpeculationIndirectBranch"), "mitigations")] = None
     capabilities: Annotated[list[str] | None, _told("The capabilities in effect, by name, such as CAP_SYS_NICE.",
         "/proc/self/status CapEff", rights.capabilities)] = None
     lsm_profile: Annotated[str | None, _told(
@@ -95,7 +92,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     user_map: Annotated[list[str] | None, _told("Which users of its namespace are which outside, by ranges.",
         "/proc/self/uid_map", _user_map)] = None
     root_filesystem: Annotated[str | None, _told("The kind of file system that is mounted on /.",
-        "/proc/self/mountinfo", _root_filesystem, "files", set_by="root")] = None
+        "/proc/self/mountinfo", _root_filesystem, "files")] = None
     filesystems: Annotated[dict[str, str] | None, _told(
         "By what a folder is for, the kind of file system that holds it and where that is mounted: 9p on /mnt/c.",
         "/proc/self/mountinfo, and which folders are used", folders.filesystems, "files", entry=_of_folder)] = None
@@ -116,16 +113,21 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         entry=_of_read_ahead)] = None
     transparent_hugepage_disabled: Annotated[bool | None, _told("Whether it alone has no huge pages, by prctl.",
         "prctl(PR_GET_THP_DISABLE)", _transparent_hugepage_disabled, "huge-pages")] = None
+    executable_pages: Annotated[str | None, _own(
+        "Whether a page that was written to may be executed then: allowed, or the name of the error.",
+        "mprotect() of a page of its own", compiled.executable_pages)] = None
+    umask: Annotated[str | None, _told("Permissions that new files do not get, in octal.",
+        "/proc/self/status Umask", _status("Umask"))] = None
     set_mempolicy: Annotated[str | None, _own("Allowed, or the name of the error, by a call that changes nothing.",
         "set_mempolicy(), refused before it changes anything", _permission("set_mempolicy"), "memory",
-        by_doctor=True, set_by="cap_add")] = None
+        by_doctor=True)] = None
     mbind: Annotated[str | None, _own("Allowed, or the name of the error, by a call that changes nothing.",
         "mbind(), refused before it changes anything", _permission("mbind"), "memory",
-        by_doctor=True, set_by="cap_add")] = None
+        by_doctor=True)] = None
     move_pages: Annotated[str | None, _own("Allowed, or the name of the error, by a call that changes nothing.",
         "move_pages() of one page, asking only", _permission("move_pages"))] = None
     io_uring: Annotated[str | None, _own("Allowed, or the name of the error, by a call that changes nothing.",
-        "io_uring_setup(), without a place for its rings", _io_uring, "io-uring", set_by="seccomp")] = None
+        "io_uring_setup(), without a place for its rings", _io_uring, "io-uring")] = None
     system_call_s: Annotated[Seconds | None, _own(
         "What a cheap system call (getppid) takes without what Python adds, which a filter makes dearer.",
         "getppid() beside getpagesize(), measured", costs.system_call_s, varies=True, noted_from=0.5e-6)] = None
@@ -235,13 +237,7 @@ def _transparent_hugepage_disabled(root: Path, pid: int) -> bool:
     """Of others status tells, since Linux 5.0."""
     if pid:
         return _status_number("THP_enabled")(root, pid) == 0
-    libc = ctypes.CDLL(None, use_errno=True)
-    nothing = ctypes.c_ulong()
-    found: int = libc.prctl(_PR_GET_THP_DISABLE, nothing, nothing, nothing, nothing)
-    if found < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return found != 0
+    return prctl(GET_THP_DISABLE) != 0
 
 
 def _permission(call: str) -> Callable[[Path], str]:

@@ -54,7 +54,7 @@ _VARIES = re.compile(r"lib(crypto|ssl|z|bz2|lzma|uuid|expat|sqlite3|readline|ncu
 _OF_THE_CPU = re.compile(r"libmkl_(vml_)?(def|mc3?|avx.*)")  # MKL loads the one that suits it
 _RULE_OF_PROVIDER = {"malloc": "preloads", "NumPy's gemm": "blas"}
 
-OF_PRELOADS = Fact(rule="preloads", layer="stack", late=True, called=True, by_itself=True, set_by="preload")
+OF_PRELOADS = Fact(rule="preloads", layer="stack", late=True, called=True, by_itself=True)
 
 
 def of_library(name: str) -> Fact:

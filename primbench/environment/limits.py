@@ -29,6 +29,7 @@ from primbench.system.files import labelled_value, parse_cpu_list, read_number, 
 from primbench.system.meaning import Fact, facts_of
 from primbench.system.memory import MEMORY_LIMITS, refaulted
 from primbench.system.namespaces import FIRST_NAMESPACES
+from primbench.system.prctl import GET_TIMERSLACK, prctl
 from primbench.system.processes import folder_of, root_of
 from primbench.system.soft_limits import soft_limit
 
@@ -61,31 +62,31 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     # fmt: off
     cpus_allowed: Annotated[list[Whole], _limit("CPUs that it may run on, by affinity and cpuset together.",
-        "sched_getaffinity()", _cpus_allowed, "cpus", counts=True, set_by="cpuset")]
+        "sched_getaffinity()", _cpus_allowed, "cpus", counts=True)]
     cores_allowed: Annotated[Whole | None, Fact("How many cores the CPUs are of that it may run on.",
         "/sys/devices/system/cpu/cpuN/topology", _cores_allowed)] = None
     memory_nodes_allowed: Annotated[list[Whole] | None, _limit(
         "NUMA nodes that it may take memory from, by its cpuset.",
-        "/proc/self/status Mems_allowed_list", _memory_nodes_allowed, "memory", set_by="mems")] = None
+        "/proc/self/status Mems_allowed_list", _memory_nodes_allowed, "memory")] = None
     cpu_quota: Annotated[Amount | None, _limit(
         "CPUs' worth of time that the control groups grant, the smallest of those above this process.",
-        "control group: cpu.max or cpu.cfs_quota_us", _cpu_quota, "cpus", by_doctor=True, set_by="cpus")] = None
+        "control group: cpu.max or cpu.cfs_quota_us", _cpu_quota, "cpus", by_doctor=True)] = None
     cpu_period_s: Annotated[Seconds | None, _limit("The period in which that quota may be used up.",
-        "control group: cpu.max or cpu.cfs_period_us", _cpu_period_s, "cpus", by_doctor=True, set_by="cpus")] = None
+        "control group: cpu.max or cpu.cfs_period_us", _cpu_period_s, "cpus", by_doctor=True)] = None
     memory_limit_bytes: Annotated[Whole | None, _limit(
         "Memory beyond which a control group refuses more or slows down who takes it, the smallest of those above.",
         "control group: memory.max, memory.high or memory.limit_in_bytes", _memory_limit_bytes, "memory",
-        less_is_slower=True, set_by="memory_bytes")] = None
+        less_is_slower=True)] = None
     cpu_weight: Annotated[Whole | None, _limit(
         "The weight of the control groups above, the smallest, where it is below the usual 100: 1024 shares of v1.",
-        "control group: cpu.weight or cpu.shares", _cpu_weight, "priority", less_is_slower=True, set_by="cpu_weight")
+        "control group: cpu.weight or cpu.shares", _cpu_weight, "priority", less_is_slower=True)
     ] = None
     niceness: Annotated[int | None, _limit("From -20, the first to come, to 19, the last, within its policy.",
-        "getpriority()", _niceness, "priority", more_is_slower=True, set_by="niceness")] = UNREAD
+        "getpriority()", _niceness, "priority", more_is_slower=True)] = UNREAD
     session_niceness: Annotated[int | None, _limit(
         "The niceness beside programs of other sessions, among which a kernel with autogroups shares CPUs out first "
         "(sched(7)); 0 where it has none.",
-        "/proc/self/autogroup", _session_niceness, "priority", more_is_slower=True, set_by="niceness")] = UNREAD
+        "/proc/self/autogroup", _session_niceness, "priority", more_is_slower=True)] = UNREAD
     scheduling: Annotated[str | None, _limit("The scheduling policy, such as other, batch, idle or fifo.",
         "sched_getscheduler()", _scheduling, "priority")] = UNREAD
     cpu_group_depth: Annotated[Whole | None, _limit(
@@ -108,7 +109,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         "getrlimit(RLIMIT_MEMLOCK)", soft_limit(resource.RLIMIT_MEMLOCK, "Max locked memory"), "shared-memory")] = None
     open_files: Annotated[Whole | None, _limit("How many files may be open at once, by the soft limit.",
         "getrlimit(RLIMIT_NOFILE)", soft_limit(resource.RLIMIT_NOFILE, "Max open files"), "open-files",
-        by_doctor=True, set_by="open_files")] = None
+        by_doctor=True)] = None
     stack_bytes: Annotated[Whole | None, _limit("What each thread is given room for, by the soft limit.",
         "getrlimit(RLIMIT_STACK)", soft_limit(resource.RLIMIT_STACK, "Max stack size"), "stacks")] = UNREAD
     address_space_bytes: Annotated[Whole | None, _limit("Addresses that may be in use, by the soft limit.",
@@ -121,11 +122,26 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         "CPU time on all CPUs together after which a process is killed, by the soft limit.",
         "getrlimit(RLIMIT_CPU)", soft_limit(resource.RLIMIT_CPU, "Max cpu time"), "cpu-time",
         less_is_slower=True)] = UNREAD
+    data_bytes: Annotated[Whole | None, _limit("Memory that it may write to, beside files, by the soft limit.",
+        "getrlimit(RLIMIT_DATA)", soft_limit(resource.RLIMIT_DATA, "Max data size"), "address-space",
+        less_is_slower=True)] = UNREAD
+    core_bytes: Annotated[Whole | None, _limit("The size of a core dump, by the soft limit.",
+        "getrlimit(RLIMIT_CORE)", soft_limit(resource.RLIMIT_CORE, "Max core file size"))] = UNREAD
+    message_queue_bytes: Annotated[Whole | None, _limit("Memory of POSIX message queues, by the soft limit.",
+        "getrlimit(RLIMIT_MSGQUEUE)", soft_limit(resource.RLIMIT_MSGQUEUE, "Max msgqueue size"))] = UNREAD
+    signals_pending_max: Annotated[Whole | None, _limit("Signals that may wait, by the soft limit.",
+        "getrlimit(RLIMIT_SIGPENDING)", soft_limit(resource.RLIMIT_SIGPENDING, "Max pending signals"))] = UNREAD
+    nice_limit: Annotated[Whole | None, _limit("By how much its niceness may be below 20, by the soft limit.",
+        "getrlimit(RLIMIT_NICE)", soft_limit(resource.RLIMIT_NICE, "Max nice priority"))] = UNREAD
+    realtime_priority_max: Annotated[Whole | None, _limit("Its priority under fifo and rr, by the soft limit.",
+        "getrlimit(RLIMIT_RTPRIO)", soft_limit(resource.RLIMIT_RTPRIO, "Max realtime priority"))] = UNREAD
+    timer_slack_ns: Annotated[Whole | None, _limit("By how much the kernel may be late to wake it.",
+        "prctl(PR_GET_TIMERSLACK)", _timer_slack_ns, is_no_limit=False)] = None
     descriptors: Annotated[Whole | None, _counter("Files that were open when this was read, inherited ones among them.",
         "/proc/self/fd", _descriptors)] = None
     processes_max: Annotated[Whole | None, _limit(
         "Processes and threads that there may be in the control groups, the smallest of those above.",
-        "control group: pids.max", _processes_max, "processes", by_doctor=True, set_by="processes_max")] = None
+        "control group: pids.max", _processes_max, "processes", by_doctor=True)] = None
     processes_free: Annotated[Whole | None, _counter("How many more of them may start now.",
         "control group: pids.max and pids.current", _processes_free)] = None
     processes_refused: Annotated[Whole | None, _counter("How often one of them was refused.",
@@ -136,14 +152,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     ] = UNREAD
     io_limits: Annotated[list[str] | None, _limit(
         "Bytes and operations a second that the control groups grant of each disk, such as 8:0 rbps=1048576.",
-        "control group: io.max or blkio.throttle.*_device", _io_limits, "io-limits", set_by="read_bytes_per_s",
+        "control group: io.max or blkio.throttle.*_device", _io_limits, "io-limits",
         is_no_limit=False)
     ] = UNREAD
     reread_bytes: Annotated[Whole | None, _counter(
         "Files that were read again since a memory limit had taken them out of the cache, since the group was made.",
         "control group: memory.stat workingset_refault_file", _reread_bytes)] = None
     shm_bytes: Annotated[Whole | None, _limit("The size of /dev/shm.",
-        "statvfs(/dev/shm)", _shm_bytes, "shared-memory", set_by="shm_bytes")] = None
+        "statvfs(/dev/shm)", _shm_bytes, "shared-memory")] = None
     shm_free_bytes: Annotated[Whole | None, _counter("What is free of that.",
         "statvfs(/dev/shm)", _shm_free_bytes)] = None
     # fmt: on
@@ -314,6 +330,11 @@ def _out_of_memory_kills(root: Path, pid: int) -> int | None:
     ]
     counted = [found["oom_kill"] for path in files if "oom_kill" in (found := counters(path))]
     return max(counted, default=None)
+
+
+def _timer_slack_ns(root: Path, pid: int) -> int:
+    """Of others a file tells."""
+    return read_number(folder_of(root, pid) / "timerslack_ns") if pid else prctl(GET_TIMERSLACK)
 
 
 def _descriptors(root: Path, pid: int) -> int:

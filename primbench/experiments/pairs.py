@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Literal
 from primbench.compare.machines import are_apart
 from primbench.errors import PrimbenchError
 from primbench.results.record import Record, Worker
+from primbench.spec.arm import Arm, in_words, settings_of
+from primbench.spec.settings import SETTINGS
 from primbench.spec.study import IN_TURN
 
 if TYPE_CHECKING:
@@ -134,6 +136,8 @@ class _Pairs:
         case = cases[0]
         if self.study.pairing != IN_TURN:
             return f"the study's --pairing is {self.study.pairing}"
+        if (bound := _bound(self.study.arms)) is not None:
+            return bound
         if any(arm.neighbour for arm in self.study.arms):
             return "the neighbour of an arm would slow the others, too"
         if case.ranks > 1 and case.device != "cpu":
@@ -271,6 +275,15 @@ class _Pairs:
             self.tell(f"{case.arm} runs nothing with {case.backend} on {case.device}: {reason}")
             self.told.add((case.arm, reason))
         return True
+
+
+def _bound(arms: Iterable[Arm]) -> str | None:
+    """What of an arm processes would not show that take turns, for which all are bound to one CPU."""
+    for arm in arms:
+        for row in map(SETTINGS.__getitem__, settings_of(arm)):
+            if row.is_alone:
+                return f"{arm.name} has {in_words(arm, row.field)}, which turns on one CPU would not show"
+    return None
 
 
 def _place(case: Case) -> tuple[str, str, str]:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from primbench.spec.arm import Arm
 
 
+USUAL_FILES = 2**20  # that it asks for
+
+
 def found() -> tuple[str | None, str]:
     """Why it cannot be used, or None, and its version."""
     return answer(["podman", "version", "--format", "{{.Client.Version}}"])
@@ -27,9 +30,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
     """GPUs that no specification describes are given file by file: what ``--gpus`` asks for, Podman 4 ignores."""
     name = engine.new_name()
     rest = engine.container("podman", arm, folder, gpus=gpus, undescribed_gpus=engine.devices())
-    held = [word for word in rest if word.startswith("--ulimit=")]
-    if held and not any(word.startswith("--ulimit=nproc=") for word in held):
-        rest.append(_processes())
+    rest += _usual_limits(rest)
     image = ["--rootfs", str(make_skeleton(folder))] if arm.on_host_root else [str(arm.image)]
     return Invocation(
         before=[engine.create("podman", name, rest, image, command)],
@@ -38,13 +39,22 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
     )
 
 
-def _processes() -> str:
-    """A limit of processes that may be had: with any --ulimit Podman leaves out those that it is configured with, asks
-    for more than is granted here, and has lowered its own to the largest number of a process.
+def _usual_limits(options: Sequence[str]) -> list[str]:
+    """Limits of processes and files that may be had: with any --ulimit Podman leaves out those that it is configured
+    with, asks for more than is granted here, and has lowered its own to the largest number of a process.
     """
-    granted, numbers = resource.getrlimit(resource.RLIMIT_NPROC)[1], read_number(Path("/proc/sys/kernel/pid_max"))
-    limit = numbers if granted == resource.RLIM_INFINITY else min(granted, numbers)
-    return f"--ulimit=nproc={limit}:{limit}"
+    given = [option.removeprefix("--ulimit=").partition("=")[0] for option in options if option.startswith("--ulimit=")]
+    most = {
+        "nproc": (resource.RLIMIT_NPROC, read_number(Path("/proc/sys/kernel/pid_max"))),
+        "nofile": (resource.RLIMIT_NOFILE, USUAL_FILES),
+    }
+    return [f"--ulimit={name}={_granted(*of)}" for name, of in most.items() if given and name not in given]
+
+
+def _granted(kind: int, usual: int) -> str:
+    granted = resource.getrlimit(kind)[1]
+    limit = usual if granted == resource.RLIM_INFINITY else min(granted, usual)
+    return f"{limit}:{limit}"
 
 
 RUNTIME = Runtime(

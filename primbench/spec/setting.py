@@ -160,9 +160,20 @@ class Setting(NamedTuple):
         return self.fact or next(iter(self.shows), None)
 
     @property
+    def said_as(self) -> str:
+        """The example as it stands in an arm's words."""
+        return f"{self.key}.{self.example}" if self.is_each else f"{self.key}={self.example}"
+
+    @property
     def is_each(self) -> bool:
         """Whether it is of variables, each of which has a key of its own: KEY.NAME=VALUE."""
         return bool(self.kind == dict[str, str])
+
+    def shown(self, value: Any) -> str:
+        """The value alone."""
+        if self.is_each:
+            return ",".join(f"{name}={self.write(each)}" for name, each in value.items())
+        return self.write(value)
 
     def said(self, value: Any) -> str:
         """As it stands in an arm's words."""

@@ -10,7 +10,7 @@ from primbench.system.files import format_cpu_list, parse_cpu_list
 from primbench.units import format_bytes, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 UNLIMITED = "unlimited"
 NO_LIMIT = -1
@@ -79,3 +79,12 @@ def names(text: str) -> tuple[str, ...]:
 
 def write_names(found: Iterable[str]) -> str:
     return "+".join(found)
+
+
+def unlimited(parse: Callable[[str], int]) -> Callable[[str], int]:
+    """The same, and NO_LIMIT for "unlimited"."""
+    return lambda text: NO_LIMIT if text == UNLIMITED else parse(text)
+
+
+def write_unlimited(write: Callable[[int], str]) -> Callable[[int], str]:
+    return lambda value: UNLIMITED if value == NO_LIMIT else write(value)

@@ -29,7 +29,7 @@ INSTRUCTIONS = (
 CACHE_SIZES = ("OPENBLAS_BLOCK_FACTOR", "OPENBLAS_L2_SIZE")
 """Variables that have a library divide its work as suits the caches of a CPU."""
 
-# Of which variables, and of which of their values or, where those are lists with colons between, entries of them.
+# Of which variables, and of which of their values or, where those are lists, entries of them.
 _OF_A_MACHINE: tuple[tuple[Reason, str, str], ...] = (
     ("instructions", "|".join(INSTRUCTIONS), ""),
     ("instructions", "GLIBC_TUNABLES", r"glibc\.cpu\."),
@@ -41,7 +41,11 @@ _OF_A_MACHINE: tuple[tuple[Reason, str, str], ...] = (
     ("host", "NCCL_(COMM_ID|HOSTID|RAS_ADDR)", ""),
     ("path", ".*", "(?s).*/"),
 )
-_LISTS = {"GLIBC_TUNABLES"}
+LISTS = {
+    **dict.fromkeys(("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "GLIBC_TUNABLES"), ":"),
+    **dict.fromkeys(("CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "UCX_NET_DEVICES", "UCX_TLS"), ","),
+}
+"""Variables that are lists, with what stands between their entries."""
 
 _VARIABLE = re.compile(
     r"(ATEN|BLIS|CUBLAS|CUBLASLT|CUDA|CUDNN|CUPY|DNNL|FLEXIBLAS|GOMP|GOTO|KMP|MALLOC|MKL|NCCL|NPY|NUMBA|NUMEXPR|NUMPY"
@@ -91,4 +95,4 @@ def _general(name: str, value: str) -> str | None:
 
 
 def _entries(name: str, value: str) -> list[str]:
-    return value.split(":") if name in _LISTS else [value]
+    return value.split(LISTS[name]) if name in LISTS else [value]

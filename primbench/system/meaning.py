@@ -99,8 +99,6 @@ class Fact(NamedTuple):
     """It is chosen for the CPU that is found, and so the machine's doing where the machines differ."""
     called: bool = False
     """It is a library whose functions are called, whatever others are loaded."""
-    set_by: str | None = None
-    """The setting of an arm that it comes from, by which the next experiment takes a difference away."""
     first: str | None = None
     """What the machine itself has. Two that are not it are alike, though not the same."""
     entry: Fact | Callable[[str], Fact] | None = None

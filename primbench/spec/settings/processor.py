@@ -59,7 +59,7 @@ def some_numbers(key: str) -> Any:
     return check
 
 
-def _other_cpus(asked: tuple[int, ...], found: Any, seen: Seen) -> str | None:
+def other_cpus(asked: tuple[int, ...], found: Any, seen: Seen) -> str | None:
     """What CPUs the worker found, where not those asked for: as they were before a library bound any thread."""
     placed = seen.arm.placement
     binds = any(each is not None for each in (placed.cpus, placed.cpu_node, placed.cpu_kind, placed.numa_node))
@@ -134,7 +134,7 @@ ROWS = (
             lambda cpus, _: [("cpuset.cpus", format_cpu_list(cpus))],
             lambda cpus, _: [("AllowedCPUs", format_cpu_list(cpus))],
         ),
-        shows=(("limits", "cpus_allowed"),), unlike=_other_cpus,
+        shows=(("limits", "cpus_allowed"),), unlike=other_cpus,
         moves=ON_CPU, without=takes_none("cpuset"), ingredient=Ingredient(9, "CPUs of another node"),
     ),
     Setting(

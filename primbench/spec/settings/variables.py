@@ -6,9 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from primbench.spec.placement import THREAD_VARIABLES
-from primbench.spec.setting import Setting
+from primbench.spec.setting import OF_FILES, ON_CPU, Setting
+from primbench.spec.values import names, write_names
+from primbench.spec.variables import LISTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from primbench.spec.setting import Seen, Surroundings
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -42,4 +46,80 @@ ENV = Setting(
     "OMP_NUM_THREADS=1", default={}, check=_are_variables, surroundings=_set, is_place=True,
     fact=("software", "variables"), unlike=_other_variable,
 )  # fmt: skip
-ROWS = (ENV,)
+
+
+def _not_otherwise(found: tuple[str, ...], arm: Any) -> str | None:
+    for name in found:
+        if not is_variable(name):
+            return f"unset={name}: a variable's name, such as unset=OMP_NUM_THREADS"
+        if name in (*arm.variables, *arm.passed):
+            return f"unset with env.{name}: one of them; leave the other out"
+    return None
+
+
+def _unset(found: Surroundings, unset: tuple[str, ...]) -> None:
+    for name in unset:
+        found.values.pop(name, None)
+
+
+def _still_set(asked: tuple[str, ...], held: dict[str, str], seen: Seen) -> str | None:
+    return next((f"{name}={held[name]}" for name in asked if name in held), None)
+
+
+def _entries(name: str, value: str) -> list[str]:
+    return value.split(LISTS[name]) if value else []
+
+
+def _of_entries(
+    key: str, field: str, what: str,
+    change: Callable[[list[str], list[str]], list[str]], is_met: Callable[[list[str], list[str]], bool],
+) -> Setting:  # fmt: skip
+    """A setting of entries of variables that are lists.
+
+    change: what the entries are, of those before and its own. is_met: whether they are so, of those found and its own.
+    """
+
+    def are_lists(found: dict[str, str], arm: Any) -> str | None:
+        wrong = [name for name in found if name not in LISTS]
+        return f"{key}.{wrong[0]}: of variables that are lists: {', '.join(LISTS)}" if wrong else None
+
+    def surroundings(found: Surroundings, asked: dict[str, str]) -> None:
+        for name, entries in asked.items():
+            held = change(_entries(name, found.values.pop(name, "")), _entries(name, entries))
+            found.values |= {name: LISTS[name].join(held)} if held else {}
+
+    def unlike(asked: dict[str, str], held: dict[str, str], seen: Seen) -> str | None:
+        for name, entries in asked.items():
+            as_recorded, value = seen.recorded(name, entries), held.get(name, "")
+            if as_recorded is not None and not is_met(_entries(name, value), _entries(name, as_recorded)):
+                return f"{name}={value}"
+        return None
+
+    return Setting(
+        key, field, dict[str, str], what, "PATH=/opt/bin", default={}, check=are_lists, surroundings=surroundings,
+        fact=("software", "variables"), unlike=unlike, moves=(*ON_CPU, *OF_FILES), without=lambda arm: {field: {}},
+        programs=bool, of_this_machine=True,
+    )  # fmt: skip
+
+
+UNSET = Setting(
+    "unset", "unset", tuple[str, ...], "Variables that are not set, be they set where the study is started.",
+    "OMP_NUM_THREADS+LD_PRELOAD", parse=names, write=write_names, default=(), check=_not_otherwise,
+    surroundings=_unset, fact=("software", "variables"), unlike=_still_set, programs=bool,
+)  # fmt: skip
+ROWS = (
+    ENV,
+    _of_entries(
+        "first", "entries_first", "Entries put before those of a variable that is a list.",
+        lambda held, own: [*own, *held], lambda held, own: held[: len(own)] == own,
+    ),
+    _of_entries(
+        "last", "entries_last", "Entries put after those of a variable that is a list.",
+        lambda held, own: [*held, *own], lambda held, own: held[len(held) - len(own) :] == own,
+    ),
+    _of_entries(
+        "without", "entries_without", "Entries taken out of a variable that is a list.",
+        lambda held, own: [each for each in held if each not in own], lambda held, own: {*held}.isdisjoint(own),
+    ),
+    UNSET,
+)  # fmt: skip

@@ -80,7 +80,7 @@ FILES = {
     ),
     "proc/self/status": (
         "Name:\tpython\nUid:\t1000\t0\t0\t0\nTracerPid:\t0\nVmLck:\t0 kB\n"
-        "CapEff:\t000002000080000b\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n"
+        "CapEff:\t000002000080000b\nUmask:\t0027\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n"
         "Speculation_Store_Bypass:\tthread force mitigated\nSpeculationIndirectBranch:\tconditional force disabled\n"
         "Mems_allowed_list:\t0\n"
     ),

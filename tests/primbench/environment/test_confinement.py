@@ -45,13 +45,15 @@ def test_every_field_is_read_from_its_file(look: Look) -> None:
         "probed": False,
         "locked_bytes": 0,
         "tracer": "none",
+        "umask": "0027",
     }
     assert expected == {name: getattr(found, name) for name in expected}
     assert {} == found.missing
     assert {"overlay on /"} == set((found.filesystems or {}).values())
     assert {"strictatime"} == set((found.access_times or {}).values())
     asked = {
-        "runtime", "filesystems", "transparent_hugepage_disabled", "set_mempolicy", "mbind", "move_pages",
+        "runtime", "filesystems", "transparent_hugepage_disabled", "executable_pages",
+        "set_mempolicy", "mbind", "move_pages",
         "io_uring", "system_call_s", "open_file_s", "open_temporary_s", "interruptions_hz", "loopback", "missing",
         "packet_s", "access_times", "temporary_steps", "watchers", "disks", "read_ahead_bytes",
     }  # fmt: skip

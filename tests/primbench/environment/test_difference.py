@@ -307,8 +307,10 @@ LATER: dict[str, tuple[str, ...]] = {
     "limits": (
         *("io_limits", "processes_own_max", "niceness", "session_niceness", "scheduling", "cpu_group_depth"),
         *("stack_bytes", "address_space_bytes", "file_size_bytes", "cpu_time_limit_s"),
+        *("data_bytes", "core_bytes", "message_queue_bytes", "signals_pending_max", "nice_limit"),
+        *("realtime_priority_max", "timer_slack_ns"),
     ),
-    "confinement": ("io_uring", "far_mounts"),
+    "confinement": ("io_uring", "far_mounts", "umask", "executable_pages"),
     "software": ("uncompiled", "nccl_plugins"),
     "devices": ("driver_is_open", "mps_of_another", "infiniband_files"),
 }

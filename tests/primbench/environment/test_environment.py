@@ -22,7 +22,8 @@ NO_LIMIT = {
     "cpu_quota", "cpu_period_s", "cpu_weight", "memory_limit_bytes", "periods", "throttled_periods", "throttled_s",
     "out_of_memory_kills", "memlock_bytes", "open_files", "processes_max", "processes_free", "processes_refused",
     "processes_own_max", "reread_bytes", "stack_bytes", "address_space_bytes", "file_size_bytes",
-    "cpu_time_limit_s",
+    "cpu_time_limit_s", "data_bytes", "core_bytes", "message_queue_bytes", "signals_pending_max", "nice_limit",
+    "realtime_priority_max",
 }  # fmt: skip
 
 

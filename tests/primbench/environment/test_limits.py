@@ -9,6 +9,7 @@ import pytest
 
 from primbench.environment import fingerprint, limits
 from primbench.environment.fingerprint import Environment
+from primbench.system.prctl import GET_TIMERSLACK, prctl
 
 Look = Callable[..., Environment]
 CGROUPS = {
@@ -19,6 +20,8 @@ CGROUPS = {
 SOFT = {
     "memlock_bytes": "MEMLOCK", "open_files": "NOFILE", "processes_own_max": "NPROC", "stack_bytes": "STACK",
     "address_space_bytes": "AS", "file_size_bytes": "FSIZE", "cpu_time_limit_s": "CPU",
+    "data_bytes": "DATA", "core_bytes": "CORE", "message_queue_bytes": "MSGQUEUE", "signals_pending_max": "SIGPENDING",
+    "nice_limit": "NICE", "realtime_priority_max": "RTPRIO",
 }  # fmt: skip
 
 
@@ -35,6 +38,7 @@ def test_every_field_is_read(look: Look, tmp_path: Path) -> None:
         "niceness": os.getpriority(os.PRIO_PROCESS, 0),
         "session_niceness": 5,
         "scheduling": "other",
+        "timer_slack_ns": prctl(GET_TIMERSLACK),
         "memory_limit_bytes": 8589934592,
         "cpu_group_depth": 2,
         "cgroup_version": "v2",

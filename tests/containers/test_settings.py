@@ -1,0 +1,69 @@
+"""What a container's process is given before it becomes the worker, in every runtime that can."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import pytest
+
+from primbench.runtimes.table import known
+from primbench.spec.arm import parse_arm
+from primbench.spec.settings import FIELDS
+from primbench.workers.process import WorkerProcess
+from primbench.workers.protocol import Ready, Start
+
+from .traces import in_words
+
+CPU = min(os.sched_getaffinity(0))
+GIB = 2**30
+HELD = {
+    "rlimit-core": ("0B", "limits.core_bytes", 0),
+    "rlimit-cpu": ("3000", "limits.cpu_time_limit_s", 3000),
+    "rlimit-fsize": ("1GiB", "limits.file_size_bytes", GIB),
+    "rlimit-msgqueue": ("1000B", "limits.message_queue_bytes", 1000),
+    "rlimit-sigpending": ("700", "limits.signals_pending_max", 700),
+    "rlimit-stack": ("4MiB", "limits.stack_bytes", 4 * 2**20),
+    "rlimit-data": ("30GiB", "limits.data_bytes", 30 * GIB),
+    "rlimit-as": ("60GiB", "limits.address_space_bytes", 60 * GIB),
+    "umask": ("077", "confinement.umask", "0077"),
+    "policy": ("batch", "limits.scheduling", "batch"),
+    "affinity": (str(CPU), "limits.cpus_allowed", [CPU]),
+    "timer-slack": ("1ms", "limits.timer_slack_ns", 1_000_000),
+    "thp": ("no", "confinement.transparent_hugepage_disabled", True),
+    "mdwe": ("yes", "confinement.executable_pages", "EACCES"),
+}
+
+
+def ready(words: str) -> Ready:
+    worker = WorkerProcess(Start(backend="numpy", device="cpu"), arm=parse_arm(words))
+    try:
+        return worker.ready
+    finally:
+        worker.end()
+
+
+def fact(found: Ready, path: str) -> Any:
+    return reduce(getattr, path.split("."), found.environment)
+
+
+@pytest.mark.parametrize("runtime", ["docker", "podman", "runc", "charliecloud", "apptainer"], indirect=True)
+def test_a_container_has_all_that_its_runtime_can_set(runtime: str, traces: Callable[[], list[str]]) -> None:
+    able = [key for key in HELD if FIELDS[key].field in known()[runtime].settings]
+    assert {"rlimit-data", "rlimit-stack"} <= {*able}
+    found = ready(in_words(runtime, *(f"{key}={HELD[key][0]}" for key in able), "name=held"))
+    assert {key: HELD[key][2] for key in able} == {key: fact(found, HELD[key][1]) for key in able}
+
+
+@pytest.mark.parametrize("runtime", ["podman", "runc"], indirect=True)
+def test_entries_and_variables_go_in_containers(
+    runtime: str, traces: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/lib:/opt")
+    monkeypatch.setenv("OMP_SCHEDULE", "static")
+    words = ("first.LD_LIBRARY_PATH=/usr/local/lib", "without.LD_LIBRARY_PATH=/opt", "unset=OMP_SCHEDULE")
+    held = ready(in_words(runtime, *words, "name=held")).environment.software.variables
+    assert held is not None
+    assert ("/usr/local/lib:/usr/lib", False) == (held["LD_LIBRARY_PATH"], "OMP_SCHEDULE" in held)
