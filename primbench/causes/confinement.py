@@ -67,7 +67,7 @@ def speculation(place: Place) -> Iterator[Finding]:
     why = "because it has a seccomp filter" if by_filter and old else "for this process alone"
     yield Finding(
         summary=f"the kernel mitigates speculation {why}: Python and launching take 15 to 50 % longer",
-        values=[by_filter and old],
+        values=[int(by_filter and old)],
         evidence=[f"{place.proc}/status: {line}" for line in switched]
         + [f"seccomp: {confinement.seccomp or 'unknown'}, kernel {kernel}"],
         at_most=2.0,

@@ -54,7 +54,7 @@ def preloads(place: Place) -> Iterator[Finding]:
         brings = ", and malloc comes from it" if malloc is not None and malloc.path == path else ""
         name = os.path.basename(path)  # alone: a container has a copy of it in a folder of its own
         summary = f"{name} is put before all other libraries by {where}{brings}"
-        yield _other_functions(summary, [name, where, bool(brings)], f"{where}: {path}")
+        yield _other_functions(summary, [name, where, int(bool(brings))], f"{where}: {path}")
     if malloc is not None and malloc.path not in first and not is_c_library(malloc):
         summary = f"malloc comes from {malloc.path}, not from the C library"
         yield _other_functions(summary, [malloc.path], "dladdr() of malloc")

@@ -529,6 +529,7 @@ def test_cause_is_found(
 ) -> None:
     found = of(checks.examine(place(changes)), check)
     assert [severity] == [finding.severity for finding in found], found
+    assert {type(value) for value in found[0].values} <= {str, int, float}  # which JSON gives back as they are
     said = " ".join([found[0].summary, *found[0].evidence, found[0].advice or "", *found[0].fix])
     assert [] == [word for word in words if word not in said], said
 
