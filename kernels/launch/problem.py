@@ -21,7 +21,7 @@ OF_CPUS = ("getppid", "thread_wake", "process_start")
 SYSTEM_CALLS = {
     "getppid": ("getppid",),
     "thread_wake": ("futex",),
-    "process_start": ("clone", "clone3", "vfork", "execve", "wait4"),
+    "process_start": ("clone", "clone3", "vfork", "execve", "wait4", "mmap"),
 }
 SYSTEM_CALL_COUNTS = {"getppid": 1, "thread_wake": 8, "process_start": 64}  # 29 of a program that does nothing (strace)
 CALLS = ("dispatch", *OF_GPUS, "ctypes", *OF_CPUS)

@@ -57,7 +57,7 @@ class Startup(Problem, name="startup"):
         return self.what != "thread"
 
     def system_calls(self) -> tuple[str, ...]:
-        return ("clone", "clone3", "vfork", "execve") if self.is_process else ("clone", "clone3", "futex")
+        return ("clone", "clone3", "vfork", "execve", "mmap") if self.is_process else ("clone", "clone3", "futex")
 
     def system_call_count(self) -> int | None:
         """An interpreter makes 368 before it runs anything (strace), and more where there is more to look for."""

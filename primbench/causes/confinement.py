@@ -10,7 +10,7 @@ from primbench.compare.filters import filters
 from primbench.compare.opens import dearer_opens
 from primbench.doctor.cause import Cause, of
 from primbench.doctor.finding import Finding, listed
-from primbench.environment.costs import SLOW_SYSTEM_CALL_S
+from primbench.environment.costs import SLOW_CALLS_S, SLOW_SYSTEM_CALL_S
 from primbench.environment.filesystems import NETWORK_LIKE
 from primbench.environment.machine import GVISOR
 from primbench.system.meaning import FactId
@@ -30,6 +30,11 @@ FREE_OF_SECCOMP = (5, 16)
 SLOW_OPEN_S = 10e-6  # opening a file and closing it takes 1 to 4 us, and with a scanner that reads its head 12
 SLOW_PACKET_S = 15e-6  # a datagram to oneself takes 4 to 8 us, and 22 behind 3000 rules of a firewall
 MANY_INTERRUPTIONS_HZ = 2500  # Linux' own clock interrupts a busy CPU 100 to 1000 times a second
+WHAT_CALLS_DO = {
+    "mmap": "mapping a page and unmapping it",
+    "clone": "starting a thread",
+    "futex": "waking nobody (futex)",
+}
 IN_LAYERS = ("overlay", "squashfs", "aufs", "erofs")
 
 
@@ -82,21 +87,32 @@ def system_calls(place: Place) -> Iterator[Finding]:
     """What a system call costs. Launches in steady state make none; allocating, registering and start-up make many."""
     confinement = place.environment.confinement
     cost_s = confinement.system_call_s
+    slow = {name: each_s for name, each_s in (confinement.calls_s or {}).items() if each_s > SLOW_CALLS_S[name]}
     if cost_s is not None and cost_s > SLOW_SYSTEM_CALL_S:
-        count = confinement.seccomp_filters
-        yield Finding(
-            summary=f"a cheap system call takes {format_time(cost_s)}: a filter, a tracer or a sandbox looks at each",
-            reading=cost_s,
-            evidence=[
-                "getppid, timed",
-                f"seccomp: {confinement.seccomp or 'unknown'}"
-                + (f", {count} filters one behind the other" if count else ""),
-            ],
-            advice=place.advice(
-                "see whether a tracer (strace, proot) or a sandboxed kernel is at work",
-                engine="--security-opt seccomp=unconfined",
-            ),
-        )
+        yield _dear(place, f"a cheap system call takes {format_time(cost_s)}", cost_s, "getppid", "system_call_s")
+    elif slow:
+        name, each_s = max(slow.items(), key=lambda each: each[1] / SLOW_CALLS_S[each[0]])
+        yield _dear(place, f"{WHAT_CALLS_DO[name]} takes {format_time(each_s)}", each_s, name, "calls_s", name)
+
+
+def _dear(place: Place, what: str, reading_s: float, call: str, *fact: str) -> Finding:
+    confinement = place.environment.confinement
+    count = confinement.seccomp_filters
+    return Finding(
+        summary=f"{what}: a filter, a tracer or a sandbox looks at each",
+        about=[FactId("confinement", *fact)],
+        values=[call],
+        reading=reading_s,
+        evidence=[
+            f"{call}, timed",
+            f"seccomp: {confinement.seccomp or 'unknown'}"
+            + (f", {count} filters one behind the other" if count else ""),
+        ],
+        advice=place.advice(
+            "see whether a tracer (strace, proot) or a sandboxed kernel is at work",
+            engine="--security-opt seccomp=unconfined",
+        ),
+    )
 
 
 def file_opens(place: Place) -> Iterator[Finding]:
@@ -252,7 +268,7 @@ CAUSES = (
           upstream=8, refuses=r"Operation not permitted|Function not implemented|Permission denied",
           effect="they look at each system call, of which launches in steady state make none", between=filters),
     Cause("system-calls", under="filters", explains_away=("system-calls", "tracer"), slows=("start-up", "copy"),
-          reads=of("confinement", "system_call_s"), here=system_calls, between=dear_calls),
+          reads=of("confinement", "system_call_s", "calls_s"), here=system_calls, between=dear_calls),
     Cause("file-opens", slows=OF_FILES, reads=of("confinement", "open_file_s", "open_temporary_s"), here=file_opens,
           between=dearer_opens),
     Cause("packets", slows=("collective", "data loading"), reads=of("confinement", "packet_s"), here=packets),

@@ -22,6 +22,7 @@ RANK = 4
 # A data loader's tensors are a file each until they are taken: 1024, the usual soft limit, is too few for some workers
 # (pytorch/pytorch#973, lightly-ai/lightly#487).
 ENOUGH_FILES, FEW_FILES = 4096, 1024
+REAL_TIME = ("fifo", "rr")
 MANY_OPEN = 10_000
 NEARLY_ALL = 0.9  # of the files that may be open
 MANY_FILES = 2**20  # who starts a process closes all that may be open: over a minute at 2^30 (moby/moby#45060)
@@ -125,6 +126,20 @@ def cpu_time(place: Place) -> Iterator[Finding]:
         )
 
 
+def realtime_time(place: Place) -> Iterator[Finding]:
+    """Whether who runs before all others, under fifo or rr, may do so for as long as it likes."""
+    limits = place.environment.limits
+    if limits.realtime_limit_s is not None and limits.scheduling in REAL_TIME:
+        yield Finding(
+            summary=f"under the policy {limits.scheduling} it is killed once a thread has computed for "
+            f"{limits.realtime_limit_s:g} s without sleeping",
+            values=[limits.realtime_limit_s],
+            evidence=["getrlimit(RLIMIT_RTTIME), the soft limit", "sched_getscheduler()"],
+            at_most=1.0,
+            advice="take the limit away (LimitRTTIME=, limits.conf), or run under the usual policy",
+        )
+
+
 def io_limits(place: Place) -> Iterator[Finding]:
     """Whether reading from disks and writing to them is held to so many bytes or operations a second."""
     limits = place.environment.limits
@@ -159,6 +174,9 @@ CAUSES = (
     Cause("cpu-time", slows=(*ON_CPU, "copy", "collective", *OF_FILES), refuses=r"SIGXCPU|SIGKILL",
           effect="a process is killed once it has computed for so long", reads=of("limits", "cpu_time_limit_s"),
           here=cpu_time),
+    Cause("realtime-time", slows=(*ON_CPU, "copy", "collective", *OF_FILES), upstream=8, refuses=r"SIGXCPU|SIGKILL",
+          effect="under fifo and rr a process is killed once it has computed for so long without sleeping",
+          reads=of("limits", "realtime_limit_s", "scheduling"), here=realtime_time),
     Cause("io-limits", title="other limits of reading and writing", slows=OF_FILES, upstream=8,
           effect="so many bytes or operations a second are read and written at most", reads=of("limits", "io_limits"),
           here=io_limits),

@@ -235,6 +235,24 @@ def memory_limit(place: Place) -> Iterator[Finding]:
         )
 
 
+def own_memory(place: Place) -> Iterator[Finding]:
+    """Whether each process may have as much memory as the machine has, stacks of its threads among it."""
+    limits, there = place.environment.limits, place.environment.machine.memory_bytes
+    for name, limit in (("RLIMIT_DATA", limits.data_bytes), ("RLIMIT_AS", limits.address_space_bytes)):
+        if limit is not None and there is not None and limit < there:
+            yield Finding(
+                summary=f"each process may have {format_bytes(limit)} of the machine's {format_bytes(there)} ({name}): "
+                "memory and threads beyond that are refused",
+                values=[name, limit],
+                evidence=[f"getrlimit({name}), the soft limit"],
+                at_most=1.0,
+                advice=place.advice(
+                    "take the limit away (LimitDATA=, LimitAS=, limits.conf, ulimit -d and -v)",
+                    engine="without --ulimit data=",
+                ),
+            )
+
+
 CAUSES = (
     Cause("memory-policy", under="memory", slows=("copy", "collective", "everything on the CPU"),
           reads=of("confinement", "set_mempolicy", "mbind"), here=memory_policy),
@@ -262,7 +280,8 @@ CAUSES = (
     Cause("pinned-memory", slows=("copy", "data loading"), here=pinned_memory),
     Cause("address-space", slows=(*ON_CPU, "copy", *OF_FILES), upstream=8,
           refuses=rf"{NO_MEMORY}|failed to map segment|can't start new thread",
-          effect="memory and maps of files are refused beyond it"),
+          effect="memory and maps of files are refused beyond it",
+          reads=of("limits", "address_space_bytes", "data_bytes"), here=own_memory),
     Cause("memory", title="other memory", slows=("copy", "everything on the CPU", *OF_FILES), upstream=7, stops=True,
           explains_away=("launches",), refuses=rf"{NO_MEMORY}|SIGKILL",
           effect="memory comes from other nodes, or less of it", in_job=short_of_memory),

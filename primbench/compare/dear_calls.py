@@ -23,28 +23,32 @@ if TYPE_CHECKING:
     from primbench.environment.confinement import Confinement
     from primbench.problem import Problem
 
+CHEAP = "getppid"
 DEARER = 2.0  # times as much, beyond what the CPU was slower: readings of one place lie within 1.5 times each other
 _UPSTREAM = 4.9  # before what is not timed, and how threads are pinned
 _UNSEEN = "what slows them cannot be seen from inside (a tracer, audit or a filter)"
 
 
 class _Calls(NamedTuple):
-    """Of a side: its name, what a call takes in each of its workers, and what these say of who looks at calls.
+    """Of a side: its name, and what its workers say of who looks at calls.
 
     preloads: libraries that are loaded before all others, whose functions may be in the place of the C library's.
     """
 
     name: str
-    each_s: list[float]
     confined: list[Confinement]
     preloads: set[str]
 
-    @property
-    def usual_s(self) -> float:
-        return statistics.median(self.each_s)
+    def each_s(self, call: str) -> list[float]:
+        """What a call takes in each of the workers, as far as they have timed it."""
+        found = [each.system_call_s if call == CHEAP else (each.calls_s or {}).get(call) for each in self.confined]
+        return [each for each in found if each is not None]
 
-    def seen(self, other: _Calls) -> str | None:
-        """Who looks at each call here; None where it is filters, which have rules of their own."""
+    def usual_s(self, call: str) -> float:
+        return statistics.median(self.each_s(call))
+
+    def seen(self, other: _Calls, call: str) -> str | None:
+        """Who looks at a call here; None where it is filters of all of them, which have a row of their own."""
         tracers = self._tracers() - other._tracers()
         watchers = {name for each in self.confined for name in each.watchers or ()}
         if tracers:
@@ -52,7 +56,7 @@ class _Calls(NamedTuple):
         if watchers:
             return f"events of the kernel are watched by process {_few(watchers)}"
         if self._filters() != other._filters():
-            return None
+            return None if call == CHEAP else "filters of system calls are others there"
         if more := self.preloads - other.preloads:
             return f"they may go through {_few(more)}, loaded before all other libraries"
         return _UNSEEN
@@ -65,19 +69,34 @@ class _Calls(NamedTuple):
 
 
 def dear_calls(beside: Beside) -> Iterator[Suspect]:
-    """Named of cases that are made of system calls, where each worker of one place says that they take longer."""
-    case, baseline, side, problem = beside.case, beside.baseline, beside.side, beside.problem
+    """Named of cases that are made of system calls, where each worker of one place says that they take longer.
+
+    Where the cheap one does not, of another one: a filter may let that one pass, or a tracer not have asked for it.
+    """
+    case, problem = beside.case, beside.problem
     if problem is None or case.primary is None or not _is_made_of_calls(problem):
         return
-    one, other = (_calls(case, each) for each in (baseline, side))
-    if not one.each_s or not other.each_s:
+    one, other = (_calls(case, each) for each in (beside.baseline, beside.side))
+    times = _times_as_slow(case, beside.baseline, beside.side)
+    of_each = ([*_dear(call, one, other, times, beside)] for call in (CHEAP, *_made(one, problem)))
+    yield from next(filter(None, of_each), [])
+
+
+def _made(side: _Calls, problem: Problem) -> list[str]:
+    """Calls that a problem makes and the workers have timed."""
+    timed = dict.fromkeys(name for each in side.confined for name in each.calls_s or {})
+    return [name for name in timed if name in problem.system_calls()]
+
+
+def _dear(call: str, one: _Calls, other: _Calls, times: float, beside: Beside) -> Iterator[Suspect]:
+    """times: as slow the CPU was in the arm."""
+    count, primary = beside.problem.system_call_count() if beside.problem else None, beside.case.primary
+    if primary is None or not (one.each_s(call) and other.each_s(call)):
         return
-    times = _times_as_slow(case, baseline, side)
-    if min(other.each_s) > DEARER * max(1.0, times) * one.usual_s:
-        yield from _causes(other, one, problem.system_call_count(), case.primary.baseline_s)
-    elif min(one.each_s) > DEARER * max(1.0, 1 / times) * other.usual_s:
-        found = _causes(one, other, problem.system_call_count(), case.primary.arm_s)
-        yield from (cause.of_baseline() for cause in found)
+    if min(other.each_s(call)) > DEARER * max(1.0, times) * one.usual_s(call):
+        yield from _causes(call, other, one, count, primary.baseline_s)
+    elif min(one.each_s(call)) > DEARER * max(1.0, 1 / times) * other.usual_s(call):
+        yield from (cause.of_baseline() for cause in _causes(call, one, other, count, primary.arm_s))
 
 
 def _few(found: Iterable[str]) -> str:
@@ -93,10 +112,9 @@ def _is_made_of_calls(problem: Problem) -> bool:
 def _calls(case: CaseComparison, side: Side) -> _Calls:
     workers = [worker for _, worker in side.workers_of(case.case.backend, case.case.device)]
     confined = [each.environment.confinement for each in workers]
-    each_s = [each.system_call_s for each in confined if each.system_call_s is not None]
     loaded = [each.environment.software.preloads or {} for each in workers]
     preloads = {library.name for each in loaded for libraries in each.values() for library in libraries}
-    return _Calls(side.name, each_s, confined, preloads)
+    return _Calls(side.name, confined, preloads)
 
 
 def _times_as_slow(case: CaseComparison, baseline: Side, side: Side) -> float:
@@ -105,13 +123,16 @@ def _times_as_slow(case: CaseComparison, baseline: Side, side: Side) -> float:
     return other.full_s / one.full_s if one and other else 1.0
 
 
-def _causes(here: _Calls, there: _Calls, calls: int | None, case_s: float) -> Iterator[Suspect]:
+def _causes(call: str, here: _Calls, there: _Calls, calls: int | None, case_s: float) -> Iterator[Suspect]:
     """calls: of the case at most, which takes so long where they are cheap."""
-    seen = here.seen(there)
+    seen = here.seen(there, call)
     if seen is None:
         return
-    costs = f"{format_time(here.usual_s)} in {here.name} and {format_time(there.usual_s)} in {there.name}"
-    more_s = MOST_TIMES_A_CHEAP_CALL * (here.usual_s - there.usual_s)
+    here_s, there_s = here.usual_s(call), there.usual_s(call)
+    costs = f"{format_time(here_s)} in {here.name} and {format_time(there_s)} in {there.name}"
+    more_s = (MOST_TIMES_A_CHEAP_CALL if call == CHEAP else 1) * (here_s - there_s)
     at_most = 1 + more_s * calls / case_s if calls and case_s else math.inf
-    title = f"system calls, which take {costs}: {seen}"
-    yield Suspect(f"system calls take {costs}: {seen}", 1.0, at_most, title, upstream=_UPSTREAM)
+    what, title = ("system calls take", "system calls, which take") if call == CHEAP else (
+        f"the system call {call} takes", f"the system call {call}, which takes"
+    )  # fmt: skip
+    yield Suspect(f"{what} {costs}: {seen}", 1.0, at_most, f"{title} {costs}: {seen}", upstream=_UPSTREAM)

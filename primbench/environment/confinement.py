@@ -115,7 +115,10 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         "prctl(PR_GET_THP_DISABLE)", _transparent_hugepage_disabled, "huge-pages")] = None
     executable_pages: Annotated[str | None, _own(
         "Whether a page that was written to may be executed then: allowed, or the name of the error.",
-        "mprotect() of a page of its own", compiled.executable_pages)] = None
+        "mprotect() of a page of its own", compiled.executable_pages, "executable-pages")] = None
+    noexec: Annotated[list[str] | None, _told(
+        "Which of the folders that compiled code is loaded from are mounted noexec, so that none can be.",
+        "/proc/self/mountinfo", folders.noexec, "noexec", more_is_slower=True)] = None
     umask: Annotated[str | None, _told("Permissions that new files do not get, in octal.",
         "/proc/self/status Umask", _status("Umask"))] = None
     set_mempolicy: Annotated[str | None, _own("Allowed, or the name of the error, by a call that changes nothing.",
@@ -131,6 +134,9 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     system_call_s: Annotated[Seconds | None, _own(
         "What a cheap system call (getppid) takes without what Python adds, which a filter makes dearer.",
         "getppid() beside getpagesize(), measured", costs.system_call_s, varies=True, noted_from=0.5e-6)] = None
+    calls_s: Annotated[dict[str, Seconds] | None, _own(
+        "What other calls take, by name, with what Python adds: mmap and munmap of a page, clone of a thread, futex.",
+        "mmap() and munmap(), a thread's start, futex(), measured", costs.calls_s, varies=True)] = None
     open_file_s: Annotated[Seconds | None, _own(
         "What opening the interpreter's file and closing it takes, whoever looks at it meanwhile.",
         "open() and close() of the interpreter, measured", costs.open_file_s, varies=True, noted_from=20e-6)] = None

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SLOW_SYSTEM_CALL_S = 1e-6  # getppid takes 0.05 to 0.2 us on a bare host
+SLOW_CALLS_S = {"mmap": 20e-6, "clone": 200e-6, "futex": 5e-6}
+"""Of ``calls_s``: from Python they take 4 us, 26 us and 0.4 us on a busy virtual machine, and less on a bare host."""
 FUTEX = {"x86_64": 202, "aarch64": 98, "ppc64le": 221}
 """Number of the call by architecture: syscall_64.tbl, unistd.h and syscall.tbl of Linux."""
 _CALLS = 1000  # take 0.2 ms

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from primbench.environment import threads
 from primbench.environment.reading import UNREAD, note_unread, read_all
 from primbench.quantities import Amount, Seconds, Whole
 from primbench.system.cgroups import (
@@ -44,16 +45,10 @@ _V1_IO = {
     "blkio.throttle.read_iops_device": "riops",
     "blkio.throttle.write_iops_device": "wiops",
 }
-_POLICIES = {
-    os.SCHED_OTHER: "other",
-    os.SCHED_BATCH: "batch",
-    os.SCHED_IDLE: "idle",
-    os.SCHED_FIFO: "fifo",
-    os.SCHED_RR: "rr",
-}
-
+_RLIMIT_LOCKS = 10  # linux/resource.h; Python has no name for it
 
 _limit = functools.partial(Fact, layer="limits", is_no_limit=True, noted_from=0.0)
+_apart = functools.partial(Fact, layer="limits", more_is_slower=True, noted_from=0.0)
 _counter = functools.partial(Fact, is_no_limit=True, noted_from=math.inf)
 
 
@@ -137,6 +132,22 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         "getrlimit(RLIMIT_RTPRIO)", soft_limit(resource.RLIMIT_RTPRIO, "Max realtime priority"))] = UNREAD
     timer_slack_ns: Annotated[Whole | None, _limit("By how much the kernel may be late to wake it.",
         "prctl(PR_GET_TIMERSLACK)", _timer_slack_ns, is_no_limit=False)] = None
+    resident_bytes: Annotated[Whole | None, _limit("Memory that may be resident, which Linux holds nobody to.",
+        "getrlimit(RLIMIT_RSS)", soft_limit(resource.RLIMIT_RSS, "Max resident set"))] = UNREAD
+    file_locks_max: Annotated[Whole | None, _limit("Locks of files, which Linux holds nobody to.",
+        "getrlimit(RLIMIT_LOCKS)", soft_limit(_RLIMIT_LOCKS, "Max file locks"))] = UNREAD
+    realtime_limit_s: Annotated[Seconds | None, _limit(
+        "CPU time that a thread under fifo or rr may use without sleeping, after which its process is killed.",
+        "getrlimit(RLIMIT_RTTIME)", _realtime_limit_s, "realtime-time", less_is_slower=True)] = UNREAD
+    thread_cpus: Annotated[dict[str, Whole] | None, _apart(
+        "CPUs of threads that may run on others than the first one, such as 0-1, and how many these threads are.",
+        "/proc/self/task, sched_getaffinity()", threads.thread_cpus, "thread-cpus")] = None
+    thread_niceness: Annotated[dict[str, Whole] | None, _apart(
+        "Niceness of threads that have another than the first one, and how many these threads are.",
+        "/proc/self/task, getpriority()", threads.thread_niceness, "thread-order")] = None
+    thread_scheduling: Annotated[dict[str, Whole] | None, _apart(
+        "Policies of threads that have another than the first one, such as idle, and how many these threads are.",
+        "/proc/self/task, sched_getscheduler()", threads.thread_scheduling, "thread-order")] = None
     descriptors: Annotated[Whole | None, _counter("Files that were open when this was read, inherited ones among them.",
         "/proc/self/fd", _descriptors)] = None
     processes_max: Annotated[Whole | None, _limit(
@@ -234,8 +245,12 @@ def _session_niceness(root: Path, pid: int) -> int:
 
 
 def _scheduling(root: Path, pid: int) -> str:
-    policy = os.sched_getscheduler(pid)
-    return _POLICIES.get(policy, str(policy))
+    return threads.policy_of(pid)
+
+
+def _realtime_limit_s(root: Path, pid: int) -> float | None:
+    limit_us = soft_limit(resource.RLIMIT_RTTIME, "Max realtime timeout")(root, pid)
+    return None if limit_us is None else limit_us * 1e-6
 
 
 def _cpu_group_depth(root: Path, pid: int) -> int:

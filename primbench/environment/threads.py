@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primbench.system.files import format_cpu_list
@@ -11,7 +12,6 @@ from primbench.system.processes import folder_of, quick_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 POLICIES = {
     os.SCHED_OTHER: "other",
@@ -62,6 +62,7 @@ def _apart(root: Path, pid: int, read: Callable[[int], str]) -> dict[str, int]:
 
 def _threads(root: Path, pid: int) -> Iterator[int]:
     """Those of the process, the first one first, then those of each that it forked and that runs the same program."""
+    root = root if pid else Path("/")  # what is asked of this process's own threads is theirs wherever files are
     folder = folder_of(root, pid)
     own = sorted(map(int, os.listdir(folder / "task")))
     yield from own

@@ -67,6 +67,13 @@ HEALTHY = Place(
             session_niceness=None,
             scheduling=None,
             cpu_time_limit_s=None,
+            data_bytes=None,
+            resident_bytes=None,
+            file_locks_max=None,
+            realtime_limit_s=None,
+            thread_cpus={},
+            thread_niceness={},
+            thread_scheduling={},
             processes_own_max=None,
             shm_bytes=2**36,
             shm_free_bytes=2**36,
@@ -94,10 +101,13 @@ HEALTHY = Place(
             read_ahead_bytes={"temporary files": 2**17, "Python": 2**17},
             far_mounts={},
             transparent_hugepage_disabled=False,
+            executable_pages="allowed",
+            noexec=[],
             set_mempolicy="allowed",
             mbind="allowed",
             io_uring="allowed",
             system_call_s=0.1e-6,
+            calls_s={"mmap": 2e-6, "clone": 20e-6, "futex": 0.3e-6},
             open_file_s=2e-6,
             open_temporary_s=2e-6,
             packet_s=6e-6,
@@ -198,9 +208,7 @@ HEALTHY = Place(
             for index, address in enumerate(PCI)
         ],
     ),
-    contention=Contention(
-        waiting_fraction=0.01, memory_waiting_fraction=0.0, reread_bytes_per_s=0.0, stolen_fraction=0.0
-    ),
+    contention=Contention(waiting_fraction=0.01, memory_waiting_fraction=0.0, stolen_fraction=0.0),
 )
 
 GROUPS = ("machine", "limits", "confinement", "software", "devices", "nodes")

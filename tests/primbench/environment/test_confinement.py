@@ -56,6 +56,7 @@ def test_every_field_is_read_from_its_file(look: Look) -> None:
         "set_mempolicy", "mbind", "move_pages",
         "io_uring", "system_call_s", "open_file_s", "open_temporary_s", "interruptions_hz", "loopback", "missing",
         "packet_s", "access_times", "temporary_steps", "watchers", "disks", "read_ahead_bytes",
+        "noexec", "calls_s",
     }  # fmt: skip
     assert set(found.__struct_fields__) == {*expected, *asked}
     assert found.runtime is not None

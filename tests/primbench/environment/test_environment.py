@@ -23,7 +23,7 @@ NO_LIMIT = {
     "out_of_memory_kills", "memlock_bytes", "open_files", "processes_max", "processes_free", "processes_refused",
     "processes_own_max", "reread_bytes", "stack_bytes", "address_space_bytes", "file_size_bytes",
     "cpu_time_limit_s", "data_bytes", "core_bytes", "message_queue_bytes", "signals_pending_max", "nice_limit",
-    "realtime_priority_max",
+    "realtime_priority_max", "resident_bytes", "file_locks_max", "realtime_limit_s",
 }  # fmt: skip
 
 

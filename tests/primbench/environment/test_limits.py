@@ -21,7 +21,7 @@ SOFT = {
     "memlock_bytes": "MEMLOCK", "open_files": "NOFILE", "processes_own_max": "NPROC", "stack_bytes": "STACK",
     "address_space_bytes": "AS", "file_size_bytes": "FSIZE", "cpu_time_limit_s": "CPU",
     "data_bytes": "DATA", "core_bytes": "CORE", "message_queue_bytes": "MSGQUEUE", "signals_pending_max": "SIGPENDING",
-    "nice_limit": "NICE", "realtime_priority_max": "RTPRIO",
+    "nice_limit": "NICE", "realtime_priority_max": "RTPRIO", "resident_bytes": "RSS",
 }  # fmt: skip
 
 
@@ -52,12 +52,15 @@ def test_every_field_is_read(look: Look, tmp_path: Path) -> None:
         "io_limits": ["8:16 rbps=2097152", "8:16 wiops=120"],
         "reread_bytes": 3 * os.sysconf("SC_PAGE_SIZE"),
         "shm_bytes": shm_bytes,
+        "thread_niceness": {},
+        "thread_scheduling": {},
     }
     assert expected == {name: getattr(found, name) for name in expected}
     assert 0 < (found.shm_free_bytes or 0) <= shm_bytes
     assert {} == found.missing
     assert 0 < (found.descriptors or 0)
-    assert set(found.__struct_fields__) == {*expected, *SOFT, "descriptors", "shm_free_bytes", "missing"}
+    others = {"descriptors", "shm_free_bytes", "file_locks_max", "realtime_limit_s", "thread_cpus", "missing"}
+    assert set(found.__struct_fields__) == {*expected, *SOFT, *others}
 
 
 def test_the_least_weight_of_v1_is_one(look: Look, v1: dict[str, str]) -> None:
