@@ -115,6 +115,14 @@ READING = """
 def _turns(root: Path, pid: int) -> int:
     return resource.prlimit(pid, resource.RLIMIT_SIGPENDING)[0]
 """
+SETTING = """    Setting(
+        "sealed", "sealed_off", Literal["yes"] | None, "That no program gets more rights than it has.", "yes",
+        parse=OneOf("yes"), process=lambda _: _ignore(prctl(38, 1)),  # PR_SET_NO_NEW_PRIVS
+        shows=(("confinement", "no_new_privileges"),),
+        unlike=lambda asked, found, seen: None if found else "that they do",
+        moves=("start-up",), without=takes_none("sealed_off"),
+    ),
+    _rlimit("core","""
 SUITE = """gemm = [{ m = 16, n = 16, k = 16 }]
 """
 
@@ -129,6 +137,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "primbench/report/formats/tsv.py").write_text(FORMAT)
     limits = folder / "primbench/environment/limits.py"
     limits.write_text(limits.read_text().replace("    missing:", FACT, 1) + READING)
+    settings = folder / "primbench/spec/settings/process.py"
+    settings.write_text(settings.read_text().replace('    _rlimit("core",', SETTING, 1))
     return folder
 
 
@@ -334,3 +344,46 @@ def test_a_format_is_an_option_and_is_written(tree: Path, study: Path) -> None:
     )
     assert {"primitive", "wall_s"} <= set(columns)
     assert {"launch"} == {row[columns.index("primitive")] for row in rows}
+
+
+def test_a_setting_is_listed_completed_and_explained(tree: Path) -> None:
+    def completed(words: str) -> list[str]:
+        asked = f"from primbench.cli.completing import complete_arm; print(*complete_arm(None, None, {words!r}))"
+        return python(tree, "-c", asked).split()
+
+    assert "host:sealed=" in completed("host:se")
+    assert ["host:cpus=2,sealed=yes"] == completed("host:cpus=2,sealed=")
+    assert [] == completed("docker:sealed")
+    asked = (
+        "import primbench.runtimes.table as table; "
+        "print(*(name for name in table.known() if 'sealed_off' in table.known()[name].settings))"
+    )
+    assert {"host", "crun"} <= {*python(tree, "-c", asked).split()}
+    host = python(tree, "-m", "primbench", "arms").partition("\nsession")[0]
+    assert "sealed" in host
+    page = python(tree, "-m", "primbench", "help", "settings")
+    assert "| sealed | That no program gets more rights than it has. | sealed=yes | host, " in page
+
+
+def test_a_setting_is_applied_and_read_back(tree: Path) -> None:
+    (tree / "suite.toml").write_text(SUITE)
+    arms = ("--arm", "host", "--arm", "host:sealed=yes")
+    how = ("--backend", "numpy", "--device", "cpu", "--pairs", "1", "--max-time", "10ms", "-q", "--fail-on", "never")
+    told = python(tree, "-m", "primbench", "study", "suite.toml", *arms, *how, "-o", "sealed.jsonl")
+    assert "host:sealed=yes" in told
+    lines = (tree / "sealed.jsonl").read_text().splitlines()
+    workers = [line for line in map(json.loads, lines) if line["kind"] == "worker"]
+    found = {each["arm"]["sealed_off"]: each["environment"]["confinement"]["no_new_privileges"] for each in workers}
+    assert found.pop(None) is False, "of who runs this test"
+    assert {"yes": True} == found
+
+
+def test_a_setting_that_was_not_applied_is_an_error_of_the_arm(tree: Path) -> None:
+    asked = (
+        "from primbench.spec.arm import parse_arm; from primbench.workers.applied import mismatch, outside; "
+        "from primbench.workers.process import WorkerProcess; from primbench.workers.protocol import Start; "
+        "host, sealed = map(parse_arm, ('host', 'host:sealed=yes')); "
+        "worker = WorkerProcess(Start(backend='numpy', device='cpu'), arm=host); "
+        "print(mismatch(sealed, sealed.placement, worker.ready, outside())); worker.end()"
+    )
+    assert python(tree, "-c", asked).startswith("sealed=yes: the worker found that they do: ")

@@ -64,11 +64,11 @@ def bare(runner: str) -> Arm:
 
 def ingredients(engine: str, **asked: Any) -> list[Ingredient]:
     """What an engine adds to that without options, and what is asked for beyond, by the fields of settings."""
-    shm_bytes = engines()[engine].shm_bytes
+    room = engines()[engine].shared_memory_bytes
     found: dict[str, dict[str, Any]] = {}
     for part, row in PARTS:
         if part.usual is not None:
-            found.setdefault(part.name, {})[row.field] = part.usual(engine, shm_bytes)
+            found.setdefault(part.name, {})[row.field] = part.usual(engine, room)
         elif asked.get(row.field):
             found[part.name] = {row.field: asked[row.field]}
     return [Ingredient(name, changes) for name, changes in found.items()]

@@ -62,5 +62,5 @@ RUNTIME = Runtime(
     ),
     gpus=engine.TOOLKIT,
     builder=engine.builder("docker"),
-    engine=Engine(runners=("runc", "crun"), shm_bytes=DOCKER_SHM_BYTES),
+    engine=Engine(runners=("runc", "crun"), shared_memory_bytes=DOCKER_SHM_BYTES),
 )

@@ -14,7 +14,6 @@ from primbench.runtimes.images.builder import Builder, Request, arguments
 from primbench.runtimes.invocation import CACHES, answer, cdi_names_gpus, env_options, gpu_files, options, variables
 from primbench.runtimes.mounts import overlays
 from primbench.runtimes.runtime import Refusal
-from primbench.spec.arm import asked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,8 +125,8 @@ def too_few_files(raised: str) -> Refusal:
 
     def advice(arm: Arm) -> str:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        held = [row for row, _ in asked(arm, arm.runtime) if ("limits", "open_files") in row.shows]
-        mend = f"{held[0].key}={most} or less can be had" if held else raised.format(most)
+        held = any(word.startswith("--ulimit=nofile=") for word in options(arm, arm.runtime))
+        mend = f"nofile={most} or less can be had" if held else raised.format(most)
         return f"no more than {most} open files may be had here: {mend}"
 
     return Refusal(r"RLIMIT_NOFILE|rlimit type 7\b", advice)  # getrlimit(2)

@@ -78,5 +78,5 @@ RUNTIME = Runtime(
     ),
     gpus=engine.TOOLKIT,
     builder=engine.builder("podman"),
-    engine=Engine(runners=("crun", "runc"), shm_bytes=65_536_000),
+    engine=Engine(runners=("crun", "runc"), shared_memory_bytes=65_536_000),
 )

@@ -69,11 +69,11 @@ DOCKER_SHM_BYTES = 64 * 2**20
 class Engine(NamedTuple):
     """What has the options of `docker run`, and has its containers started by others.
 
-    runners: those, by its own choice first. shm_bytes: size of a container's /dev/shm without options.
+    runners: those, by its own choice first. shared_memory_bytes: size of a container's /dev/shm without options.
     """
 
     runners: tuple[str, ...]
-    shm_bytes: int
+    shared_memory_bytes: int
 
 
 class Runtime(NamedTuple):

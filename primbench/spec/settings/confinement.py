@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from primbench.errors import InvalidRequest
 from primbench.spec.setting import ON_CPU, Ingredient, Setting, engines
+from primbench.spec.settings.limits import SHM
 from primbench.spec.values import OneOf, names, write_names
 from primbench.system.capabilities import capabilities
 
@@ -162,7 +163,7 @@ FILTER = Setting(
     ),
     unlike=_other_filter, mend=_NOT_HEEDED,
     moves=ON_CPU, without=lambda arm: {"seccomp": "unconfined"},
-    ingredient=Ingredient(2, "seccomp", "unconfined", lambda engine, shm_bytes: engine),
+    ingredient=Ingredient(2, "seccomp", "unconfined", lambda engine, room: engine),
     programs=names_a_file,
 )  # fmt: skip
 ROWS = (
@@ -176,7 +177,7 @@ ROWS = (
         unlike=_absent, mend=_ANOTHER_USER,
         moves=("copy", "everything on the CPU"),
         without=lambda arm: {"cap_add": tuple(dict.fromkeys((*arm.cap_add, "SYS_NICE")))},
-        ingredient=Ingredient(3, "fewer capabilities", ("ALL",), lambda engine, shm_bytes: ()),
+        ingredient=Ingredient(3, "fewer capabilities", ("ALL",), lambda engine, room: ()),
     ),
     Setting(
         "cap-drop", "cap_drop", tuple[str, ...], "Capabilities that the runtime would give; ALL is all of them.", "ALL",
@@ -201,7 +202,7 @@ ROWS = (
         | {"ranks": ("private", "overlay", "host"), "pod": ("private", "host")},
         shows=(("confinement", "namespaces", "net"),), unlike=_other_namespace("net"), mend=_NOT_ALLOWED,
         moves=("collective",), without=_network_of_host,
-        ingredient=Ingredient(5, "network", "host", lambda engine, shm_bytes: "none"),
+        ingredient=Ingredient(5, "network", "host", lambda engine, room: "none"),
     ),
     Setting(
         "ipc", "ipc", Literal["private", "host"] | None, "Namespace of System V IPC and /dev/shm: private or host.",
@@ -210,13 +211,13 @@ ROWS = (
         | {"apptainer": lambda ipc: [("--ipc", ipc == "private")]},
         oci=_oci_ipc, pod=_pod_shares("hostIPC"),
         shows=(("confinement", "namespaces", "ipc"),), unlike=_other_namespace("ipc"), mend=_NOT_ALLOWED,
-        moves=("collective",), without=lambda arm: {"ipc": "host", "shm_bytes": None},
-        ingredient=Ingredient(4, "ipc and small shm", "host", lambda engine, shm_bytes: "private"),
+        moves=("collective",), without=lambda arm: {"ipc": "host", SHM.field: None},
+        ingredient=Ingredient(4, "ipc and small shm", "host", lambda engine, room: "private"),
     ),
     Setting(
         "cgroup", "cgroup", Literal["private", "host"] | None,
         "Control groups: private, or host for those of who starts the worker.", "host", parse=OneOf("private", "host"),
-        oci=_oci_cgroup, ingredient=Ingredient(1, "control group", "host", lambda engine, shm_bytes: "private"),
+        oci=_oci_cgroup, ingredient=Ingredient(1, "control group", "host", lambda engine, room: "private"),
     ),
 )  # fmt: skip
 LAST = (

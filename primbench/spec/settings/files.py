@@ -56,7 +56,7 @@ ROWS = (
         oci=_overlay_root, rule="files",
         shows=(("confinement", "root_filesystem"), ("confinement", "filesystems")),
         moves=OF_FILES, without=lambda arm: {"root": "bind" if arm.root == "overlay" else arm.root},
-        ingredient=Ingredient(6, "overlay root", "bind", lambda engine, shm_bytes: "overlay"),
+        ingredient=Ingredient(6, "overlay root", "bind", lambda engine, room: "overlay"),
     ),
     Setting(
         "tmpfs", "tmpfs", tuple[str, ...], "Empty folders in memory.", "/data+/scratch",

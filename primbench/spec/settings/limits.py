@@ -99,6 +99,15 @@ def _other_rate(asked: int, found: list[str], seen: Seen) -> str | None:
     return None if any(each.endswith(f"rbps={asked}") for each in found) else ", ".join(found) or "no limit"
 
 
+SHM = Setting(
+    "shm", "shm_bytes", int | None, "Size of /dev/shm.", "1GiB",
+    parse=parse_size, write=write_size, check=_is_shm,
+    options=engines(option("--shm-size", "{}b".format)), oci=_size_shm, pod=_pod_shm,
+    shows=(("limits", "shm_bytes"),), unlike=_other_size,
+    moves=("collective",),
+    without=lambda arm: {"shm_bytes": None if arm.ipc == "host" else 2**30},  # ipc=host: it cannot be set
+    ingredient=Ingredient(4, "ipc and small shm", None, lambda engine, room: room),
+)  # fmt: skip
 ROWS = (
     Setting(
         "memory", "memory_bytes", int | None, "Memory at most, files in the cache included.", "4GiB",
@@ -115,15 +124,7 @@ ROWS = (
         shows=(("limits", "memory_limit_bytes"),), unlike=_other_size, unlimited=True,
         moves=ON_CPU, without=takes_none("memory_bytes"),
     ),
-    Setting(
-        "shm", "shm_bytes", int | None, "Size of /dev/shm.", "1GiB",
-        parse=parse_size, write=write_size, check=_is_shm,
-        options=engines(option("--shm-size", "{}b".format)), oci=_size_shm, pod=_pod_shm,
-        shows=(("limits", "shm_bytes"),), unlike=_other_size,
-        moves=("collective",),
-        without=lambda arm: {"shm_bytes": None if arm.ipc == "host" else 2**30},  # ipc=host: it cannot be set
-        ingredient=Ingredient(4, "ipc and small shm", None, lambda engine, shm_bytes: shm_bytes),
-    ),
+    SHM,
     Setting(
         "pids", "processes_max", int | None, "Processes at most, threads counted.", "512",
         parse=whole, check=positive("pids", _COUNT),

@@ -94,7 +94,7 @@ PLACEMENT = (
     Setting("numa-node", "numa_node", Any, "Node of threads and of memory; auto is that of the device.", "0", node),
     Setting("cpu-node", "cpu_node", Any, "Node whose CPUs threads run on.", "0", whole),
     Setting("cpu-kind", "cpu_kind", Any, "Kind of CPUs, as `primbench topo` names them.", "performance"),
-    Setting("mem-node", "mem_nodes", Any, "Nodes of memory.", "0+1", numbers, write_numbers),
+    Setting("mem-node", "mem_nodes", Any, "Nodes of memory.", "0-1", numbers, write_numbers),
     Setting(
         "mem-policy", "mem_policy", Any, "How memory is taken from these nodes.", "interleave",
         OneOf("bind", "preferred", "interleave", "local"),

@@ -33,6 +33,7 @@ _POLICIES = {
 }  # fmt: skip
 _REAL_TIME = ("fifo", "rr")
 NS = 1_000_000_000
+_UNITS_NS = {"s": NS, "ms": 1_000_000, "us": 1000, "ns": 1}
 MOST_SLACK_NS = 2**32 - 1
 _ALL_BITS = 2**64 - 1  # how the OCI specification writes that there is no limit
 
@@ -65,6 +66,11 @@ def _slack_ns(text: str) -> int:
     if not 1 <= found <= MOST_SLACK_NS:
         raise InvalidRequest("from 1ns to 4s; Linux has 50us unless told")
     return found
+
+
+def _write_slack(slack_ns: int) -> str:
+    unit = next(unit for unit, in_ns in _UNITS_NS.items() if slack_ns % in_ns == 0)
+    return f"{slack_ns // _UNITS_NS[unit]}{unit}"
 
 
 def _is_met(asked: Any, found: Any, seen: Seen) -> str | None:
@@ -112,7 +118,7 @@ def _rlimit(
         options=engines(ulimit) if has_option else {}, oci=oci,
         process=lambda soft: resource.setrlimit(kind, _in_force(kind, soft)),
         shows=(fact,), unlike=unlike, unlimited=True,
-        moves=moves, without=takes_none(field),
+        moves=moves, without=takes_none(field) if moves else None,
     )  # fmt: skip
 
 
@@ -132,13 +138,13 @@ ROWS = (
         moves=ON_CPU, without=takes_none("affinity"),
     ),
     Setting(
-        "umask", "umask", str | None, "Permissions that new files do not get, in octal.", "077", parse=_octal,
+        "umask", "umask", str | None, "Permissions that new files do not get, in octal.", "0077", parse=_octal,
         options={"podman": option("--umask")}, oci=_mask, process=lambda umask: _ignore(os.umask(int(umask, 8))),
         shows=(("confinement", "umask"),), unlike=_is_met,
     ),
     Setting(
         "timer-slack", "timer_slack_ns", int | None, "By how much the kernel may be late to wake it.", "1ms",
-        parse=_slack_ns, write="{}ns".format, process=lambda slack_ns: _ignore(prctl(SET_TIMERSLACK, slack_ns)),
+        parse=_slack_ns, write=_write_slack, process=lambda slack_ns: _ignore(prctl(SET_TIMERSLACK, slack_ns)),
         shows=(("limits", "timer_slack_ns"),), unlike=_is_met,
         moves=(*ON_CPU, *OF_FILES), without=takes_none("timer_slack_ns"),
     ),
