@@ -15,10 +15,11 @@ PrimbenchError              exit code 1
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 INTERRUPTED = 130
 """Exit code where Ctrl-C ended it."""
@@ -47,7 +48,20 @@ class BackendUnavailable(InvalidRequest):
 
 
 class PlacementError(InvalidRequest):
-    pass
+    """asked: the fields of a placement that cannot be had, or a device, which stand before the words, as NAME=VALUE.
+
+    are_together: each of them could be had without the others.
+    """
+
+    def __init__(self, words: str, asked: Mapping[str, object] = MappingProxyType({}), *, are_together: bool = False):
+        self.words, self.asked, self.are_together = words, {**asked}, are_together
+        super().__init__(self.said("{}={}".format))
+
+    def said(self, written: Callable[[str, object], str]) -> str:
+        """The message. written: how it names a field and its value, as an option of a command or a key of an arm."""
+        first, *others = [written(*each) for each in self.asked.items()] or [""]
+        named = f"{first} with {' and '.join(others)}" if self.are_together else " ".join([first, *others])
+        return f"{named}: {self.words}" if named else self.words
 
 
 class FileError(InvalidRequest):

@@ -64,7 +64,9 @@ class GroupedCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (InvalidField, BackendUnavailable, PlacementError) as error:
+        except PlacementError as error:
+            raise PlacementError(error.said(partial(_as_option, _by_name(self.params)))) from None
+        except (InvalidField, BackendUnavailable) as error:
             raise type(error)(as_options(str(error), self.params)) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -97,23 +99,30 @@ def primitives_option(*, and_options: bool = False) -> click.Option:
 
 def as_options(message: str, parameters: Iterable[click.Parameter]) -> str:
     """NAME=VALUE of an InvalidField as it is written on the command line, where that has such an option."""
+    options = _by_name(parameters)
+    field = r"(?<![\w:,.-])(?P<name>[a-z]\w*)=(?P<value>'[^']*'|[^\s,;:()]*)"
+    return re.sub(field, lambda found: _as_option(options, found["name"], found["value"]), message)
+
+
+def _by_name(parameters: Iterable[click.Parameter]) -> dict[str, click.Option]:
+    """The options by the names of their fields."""
     options: dict[str, click.Option] = {}
     for each in parameters:
         if isinstance(each, click.Option):
-            options |= dict.fromkeys(
-                [str(each.name), *(flag.lstrip("-").replace("-", "_") for flag in each.opts)], each
-            )
+            names = [str(each.name), *(flag.lstrip("-").replace("-", "_") for flag in each.opts)]
+            options |= dict.fromkeys(names, each)
+    return options
 
-    def option(written: re.Match[str]) -> str:
-        found, value = options.get(written["name"]), written["value"]
-        if found is None:
-            return written[0]
-        if found.is_flag:
-            return found.opts[0] if value == "True" else (found.secondary_opts or found.opts)[0]
-        plain = re.fullmatch(_PLAIN, value)
-        return f"{found.opts[0]} {plain[1] if plain else value}".rstrip()
 
-    return re.sub(r"(?<![\w:,.-])(?P<name>[a-z]\w*)=(?P<value>'[^']*'|[^\s,;:()]*)", option, message)
+def _as_option(options: Mapping[str, click.Option], name: str, value: object) -> str:
+    """A field as it is typed; NAME=VALUE where it is none of these."""
+    found = options.get(name)
+    if found is None:
+        return f"{name}={value}"
+    if found.is_flag:
+        return found.opts[0] if str(value) == "True" else (found.secondary_opts or found.opts)[0]
+    plain = re.fullmatch(_PLAIN, str(value))
+    return f"{found.opts[0]} {plain[1] if plain else value}".rstrip()
 
 
 def kernels_options(paths: Iterable[str]) -> list[str]:

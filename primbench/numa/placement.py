@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -33,7 +34,7 @@ from primbench.system.files import attempt, format_cpu_list
 from primbench.system.refused_calls import refused_calls_named
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from primbench.numa.topology import Node
 
@@ -80,15 +81,16 @@ def apply(placement: Placement, device: str, root: Path = Path("/")) -> Effectiv
     cpus, asked = _cpus_of(placement, node, root, reasons)
     policy, nodes = _policy_of(placement, node, root, reasons)
     if cpus is not None:
-        with refused_calls_named(PlacementError, f"{asked}: "):
+        with refused_calls_named(partial(PlacementError, asked=asked)):
             _bind_threads(cpus, asked)
     if policy is not None:
         attempt(reasons, "set_mempolicy", lambda: mempolicy.set_policy(policy, nodes))
     effective = _read_back(policy, nodes, root, reasons, bound=cpus is not None)
     if effective.rung == "none" and (by_number := _memory_by_number(placement)):
         raise PlacementError(
-            f"{by_number}: memory cannot be bound there ({_listed(reasons) or effective.memory_policy}), and first "
-            f"touch by CPUs {format_cpu_list(effective.cpus)} does not do: allow set_mempolicy or use CPUs of that node"
+            f"memory cannot be bound there ({_listed(reasons) or effective.memory_policy}), and first touch by CPUs "
+            f"{format_cpu_list(effective.cpus)} does not do: allow set_mempolicy or use CPUs of that node",
+            by_number,
         )
     return effective
 
@@ -118,61 +120,61 @@ def _node_of(placement: Placement, device: str, root: Path, reasons: dict[str, s
 
 def _device_node(device: str, root: Path) -> int:
     if device == "cpu":
-        raise PlacementError("numa_node=auto: a CPU run has no device whose node it could take")
+        raise PlacementError("a CPU run has no device whose node it could take", {"numa_node": "auto"})
     address = nvml.pci_address(device)
     node = node_of_pci(address, root)
     if node is None:
-        raise PlacementError(f"numa_node=auto: the kernel does not know the node of {device} ({address}: -1)")
+        raise PlacementError(f"the kernel does not know the node of {device} ({address}: -1)", {"numa_node": "auto"})
     return node
 
 
 def _numa_node(asked: int, placement: Placement, root: Path) -> Node:
     """The node, if what it is to give, memory or CPUs or both, is in this process's reach."""
-    option = f"numa_node={asked}"
-    node = existing(asked, option, root)
+    by = {"numa_node": asked}
+    node = existing(asked, by, root)
     if placement.mem_nodes is None and node.has_memory:
-        check_allowed(node, option, root)
-    if placement.cpus is None and placement.cpu_node is None and (near := cpus_near(node, option, root)):
-        reachable(near, option)
+        check_allowed(node, by, root)
+    if placement.cpus is None and placement.cpu_node is None and (near := cpus_near(node, by, root)):
+        reachable(near, by)
     return node
 
 
 def _cpus_of(
     placement: Placement, node: Node | None, root: Path, reasons: dict[str, str]
-) -> tuple[Collection[int] | None, str]:
-    """Where threads are to run, None for anywhere, and the options that say so."""
-    cpus, option = _cpus_of_node(placement, node, root, reasons)
+) -> tuple[Collection[int] | None, Mapping[str, object]]:
+    """Where threads are to run, None for anywhere, and the fields that say so."""
+    cpus, by = _cpus_of_node(placement, node, root, reasons)
     if placement.cpu_kind is None:
-        return cpus, option
-    options = f"{option} cpu_kind={placement.cpu_kind}".strip()
-    return of_kind(placement.cpu_kind, cpus, options, root), options
+        return cpus, by
+    by = {**by, "cpu_kind": placement.cpu_kind}
+    return of_kind(placement.cpu_kind, cpus, by, root), by
 
 
 def _cpus_of_node(
     placement: Placement, node: Node | None, root: Path, reasons: dict[str, str]
-) -> tuple[Collection[int] | None, str]:
+) -> tuple[Collection[int] | None, Mapping[str, object]]:
     if placement.cpus is not None:
-        return placement.cpus, "cpus=" + format_cpu_list(placement.cpus)
+        return placement.cpus, {"cpus": format_cpu_list(placement.cpus)}
+    by = {"cpu_node": placement.cpu_node}
     if placement.cpu_node is not None:
-        option = f"cpu_node={placement.cpu_node}"
-        asked = existing(placement.cpu_node, option, root)
+        asked = existing(placement.cpu_node, by, root)
         if not asked.cpus:
-            raise _without_cpus(option, root)
-        return reachable(asked.cpus, option), option
+            raise _without_cpus(by, root)
+        return reachable(asked.cpus, by), by
     if node is None:
-        return None, ""
-    option = f"numa_node={node.id}"
-    if near := cpus_near(node, option, root):
-        return reachable(near, option), option
+        return None, {}
+    by = {"numa_node": node.id}
+    if near := cpus_near(node, by, root):
+        return reachable(near, by), by
     if placement.mem_nodes is not None and placement.numa_node != "auto":  # only its CPUs can have been meant
-        raise _without_cpus(option, root)
+        raise _without_cpus(by, root)
     reasons["cpus"] = f"node {node.id} has no CPUs, and the kernel tells none near it: only memory is bound to it"
-    return None, ""
+    return None, {}
 
 
-def _without_cpus(option: str, root: Path) -> PlacementError:
-    others = words_of(each for each in nodes_of(option, root) if each.cpus)
-    return PlacementError(f"{option}: it has no CPUs to run on: use {others}, or ask for its memory alone")
+def _without_cpus(by: Mapping[str, object], root: Path) -> PlacementError:
+    others = words_of(each for each in nodes_of(by, root) if each.cpus)
+    return PlacementError(f"it has no CPUs to run on: use {others}, or ask for its memory alone", by)
 
 
 def _policy_of(
@@ -184,7 +186,7 @@ def _policy_of(
     policy = placement.mem_policy or "bind"
     if placement.mem_nodes is not None:
         for asked in placement.mem_nodes:
-            check_memory(asked, f"mem_nodes={format_cpu_list(placement.mem_nodes)}", root)
+            check_memory(asked, {"mem_nodes": format_cpu_list(placement.mem_nodes)}, root)
         return policy, sorted(set(placement.mem_nodes))
     if node is None:
         return None, []
@@ -198,18 +200,18 @@ def check_cpus(placement: Placement) -> None:
     """Raises PlacementError where CPUs asked for by number are not this process's to use."""
     available = os.sched_getaffinity(0)
     if placement.cpus is not None and not available.issuperset(placement.cpus):
-        asked = format_cpu_list(placement.cpus)
-        raise PlacementError(f"cpus={asked}: this process may run on CPUs {format_cpu_list(available)} only")
+        asked = {"cpus": format_cpu_list(placement.cpus)}
+        raise PlacementError(f"this process may run on CPUs {format_cpu_list(available)} only", asked)
 
 
-def _bind_threads(cpus: Collection[int], asked: str) -> None:
+def _bind_threads(cpus: Collection[int], asked: Mapping[str, object]) -> None:
     """Bind every thread of the process; those started later inherit it from the one that starts them."""
     for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(ProcessLookupError):  # a thread that has ended meanwhile
             os.sched_setaffinity(int(thread), cpus)
     # The kernel drops what the control group forbids and reports success.
     if os.sched_getaffinity(0) != set(cpus):
-        raise PlacementError(f"{asked}: the kernel granted only {format_cpu_list(os.sched_getaffinity(0))}")
+        raise PlacementError(f"the kernel granted only {format_cpu_list(os.sched_getaffinity(0))}", asked)
 
 
 def _read_back(
@@ -259,16 +261,16 @@ def _touches(near: list[Node], asked_nodes: list[int]) -> bool:
     return not asked_nodes or (bool(near) and {node.id for node in near} <= set(asked_nodes))
 
 
-def _memory_by_number(placement: Placement) -> str:
-    """The fields that ask for memory with no leave to fall back; "" where there is none."""
-    options = []
+def _memory_by_number(placement: Placement) -> dict[str, object]:
+    """The fields that ask for memory with no leave to fall back."""
+    found: dict[str, object] = {}
     if isinstance(placement.numa_node, int) and placement.mem_nodes is None:
-        options.append(f"numa_node={placement.numa_node}")
+        found["numa_node"] = placement.numa_node
     if placement.mem_nodes is not None:
-        options.append(f"mem_nodes={format_cpu_list(placement.mem_nodes)}")
+        found["mem_nodes"] = format_cpu_list(placement.mem_nodes)
     if placement.mem_policy is not None and placement.numa_node != "auto":
-        options.append(f"mem_policy={placement.mem_policy}")
-    return " ".join(options)
+        found["mem_policy"] = placement.mem_policy
+    return found
 
 
 def _listed(reasons: dict[str, str]) -> str:

@@ -43,38 +43,39 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         _check_numbers("cpus", self.cpus, "CPU number, such as 0-3")
         _check_numbers("mem_nodes", self.mem_nodes, "node, such as 0 or 0,1")
         if self.cpu_kind is not None and re.fullmatch(r"[a-z][a-z0-9-]{0,40}", self.cpu_kind) is None:
-            raise PlacementError(f"cpu_kind={self.cpu_kind!r}: a name that primbench topo shows, such as performance")
+            words = "a name that primbench topo shows, such as performance"
+            raise PlacementError(words, {"cpu_kind": repr(self.cpu_kind)})
         if self.threads is not None and self.threads < 1:
-            raise PlacementError(f"threads={self.threads}: a whole number of at least 1")
+            raise PlacementError("a whole number of at least 1", {"threads": self.threads})
         self._refuse_two_for_one()
         self._check_policy()
 
     def _refuse_two_for_one(self) -> None:
         """Threads and memory have one place each."""
-        cpus, cpu_node = self._said("cpus"), self._said("cpu_node")
-        if cpus and (other := cpu_node or self._said("cpu_kind")):
-            raise PlacementError(f"{cpus} with {other}: both say where threads run; leave one out")
-        node, threads, memory = self._said("numa_node"), cpus or cpu_node, self._said("mem_nodes")
-        if node and threads and memory:
-            raise PlacementError(f"{node} with {threads} and {memory}: it has nothing left to say; leave it out")
+        cpus = self._asked("cpus") or self._asked("cpu_node")
+        if self.cpus is not None and (other := self._asked("cpu_node") or self._asked("cpu_kind")):
+            raise PlacementError("both say where threads run; leave one out", cpus | other, are_together=True)
+        node, memory = self._asked("numa_node"), self._asked("mem_nodes")
+        if node and cpus and memory:
+            words = "it has nothing left to say; leave it out"
+            raise PlacementError(words, node | cpus | memory, are_together=True)
 
     def _check_policy(self) -> None:
-        memory = self._said("mem_nodes")
+        memory, policy = self._asked("mem_nodes"), self._asked("mem_policy")
         if self.mem_policy == "local" and memory:
-            raise PlacementError(
-                f"mem_policy=local with {memory}: local memory is that of the CPU that touches it; leave one out"
-            )
+            words = "local memory is that of the CPU that touches it; leave one out"
+            raise PlacementError(words, policy | memory, are_together=True)
         if self.mem_policy not in (None, "local") and self.numa_node is None and not memory:
-            raise PlacementError(f"mem_policy={self.mem_policy}: it needs nodes; name those of memory, or one for all")
+            raise PlacementError("it needs nodes; name those of memory, or one for all", policy)
 
-    def _said(self, name: str) -> str:
-        """A field as it is asked for, such as "cpus=0-3"; "" where it is not."""
+    def _asked(self, name: str) -> dict[str, object]:
+        """A field as it is asked for; {} where it is not."""
         value = getattr(self, name)
         if value is None:
-            return ""
-        return f"{name}={format_cpu_list(value) if isinstance(value, tuple) else value}"
+            return {}
+        return {name: format_cpu_list(value) if isinstance(value, tuple) else value}
 
 
 def _check_numbers(name: str, numbers: tuple[int, ...] | None, expected: str) -> None:
     if numbers is not None and (not numbers or min(numbers) < 0):
-        raise PlacementError(f"{name}={format_cpu_list(numbers)!r}: at least one {expected}")
+        raise PlacementError(f"at least one {expected}", {name: repr(format_cpu_list(numbers))})

@@ -39,7 +39,7 @@ def pci_address(device: str) -> str:
     try:
         return address_of(board)
     except LookupError as error:
-        raise PlacementError(f"device={device}: {error}") from None
+        raise PlacementError(f"{error}", {"device": device}) from None
 
 
 def ask(function: str, *arguments: Any) -> Any:
@@ -86,7 +86,7 @@ def find(device: str) -> Device:
         names = ", ".join(f"cuda:{index}" for index in range(len(devices))) or "none"
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         because = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible})"
-        raise PlacementError(f"device={device}: the GPUs to be seen here are {names}{because}")
+        raise PlacementError(f"the GPUs to be seen here are {names}{because}", {"device": device})
     return devices[int(found[1])]
 
 

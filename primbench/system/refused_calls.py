@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from primbench.system.files import attempt, labelled_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from primbench.errors import PrimbenchError
 
@@ -22,14 +22,14 @@ _FILTERED = "2"  # proc(5)
 
 
 @contextlib.contextmanager
-def refused_calls_named(kind: type[PrimbenchError], prefix: str = "") -> Iterator[None]:
+def refused_calls_named(kind: Callable[[str], PrimbenchError]) -> Iterator[None]:
     """A call that is refused inside becomes an error of that kind. What is refused of a file stays as it is."""
     try:
         yield
     except OSError as error:
         if error.filename is not None or error.errno not in _REFUSED:
             raise
-        raise kind(prefix + _in_words(error, error.errno)) from None
+        raise kind(_in_words(error, error.errno)) from None
 
 
 def _in_words(error: OSError, code: int) -> str:

@@ -16,7 +16,7 @@ from primbench.errors import BackendUnavailable, PlacementError, WorkerError
 from primbench.runtimes.leftovers import sweep
 from primbench.runtimes.order import Order
 from primbench.runtimes.refusals import refusal
-from primbench.spec.settings import with_placement_keys
+from primbench.spec.settings import as_placement_key
 from primbench.system.jsonlines import UNREADABLE
 from primbench.system.said import Lines
 from primbench.workers import protocol
@@ -258,7 +258,9 @@ def ask_a_worker(candidates: tuple[str, ...], device: str | None, arm: Arm | Non
 def _due(answer: protocol.Answer, *kinds: type[_Answer]) -> _Answer:
     """The answer, if it is one of these."""
     if isinstance(answer, Refusal):
-        raise (PlacementError if answer.placement else BackendUnavailable)(answer.reason)
+        if answer.placement:
+            raise PlacementError(answer.reason, answer.asked, are_together=answer.are_together)
+        raise BackendUnavailable(answer.reason)
     if not isinstance(answer, kinds):
         due = " or ".join(kind.__name__ for kind in kinds)
         raise WorkerGone(f"worker answered {type(answer).__name__} where {due} was due")
@@ -287,7 +289,7 @@ def _of_arm(arm: Arm, error: BaseException) -> BaseException:
     if isinstance(error, WorkerGone | BackendUnavailable):
         return BackendUnavailable(refusal(arm, str(error)))
     if isinstance(error, PlacementError):
-        return PlacementError(with_placement_keys(str(error)))
+        return PlacementError(error.said(as_placement_key))
     return error
 
 

@@ -9,7 +9,7 @@ Ready on, and answers each Count.
 from __future__ import annotations
 
 import functools
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -74,10 +74,15 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The worker cannot work as asked. placement: it is the place that cannot be had, not the backend."""
+    """The worker cannot work as asked. placement: it is the place that cannot be had, not the backend.
+
+    asked, are_together: what of the place, as PlacementError has it.
+    """
 
     reason: str
     placement: bool
+    asked: dict[str, Any] = {}
+    are_together: bool = False
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -68,8 +68,12 @@ def main() -> None:
             group = enlist(start)
             refused = _refused(lambda: come_together(group, start, 0))
             backend, ready = begin(start)
-    except (BackendUnavailable, PlacementError) as refusal:
-        say(sink, Refusal(reason=str(refusal), placement=isinstance(refusal, PlacementError)))
+    except BackendUnavailable as refusal:
+        say(sink, Refusal(reason=str(refusal), placement=False))
+        return
+    except PlacementError as refusal:
+        together = refusal.are_together
+        say(sink, Refusal(reason=refusal.words, placement=True, asked=refusal.asked, are_together=together))
         return
     if start.ranks > 1 and refused is None:
         refused = _refused(group.agree)  # returns once every rank has opened its backend

@@ -81,7 +81,6 @@ def _word(key: str, value: Any) -> str:
     return str(value)
 
 
-def with_placement_keys(message: str) -> str:
-    """The message of a refused placement, its fields by the keys that an arm has for them: "cpus" is a quota there."""
-    key_of = {setting.field: key for key, setting in PLACEMENT.items()}
-    return re.sub(rf"\b({'|'.join(key_of)})=", lambda found: f"{key_of[found[1]]}=", message)
+def as_placement_key(field: str, value: object) -> str:
+    """A field of a placement as an arm has it: "cpus" is a quota there."""
+    return f"{next((key for key, setting in PLACEMENT.items() if setting.field == field), field)}={value}"

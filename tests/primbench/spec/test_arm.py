@@ -19,7 +19,7 @@ from primbench.spec.arm import (
     words_of,
 )
 from primbench.spec.placement import Placement
-from primbench.spec.settings import with_placement_keys
+from primbench.spec.settings import as_placement_key
 
 GIB = 2**30
 
@@ -79,9 +79,9 @@ def test_placement_stands_beside_the_limits() -> None:
 
 
 def test_a_refused_placement_is_named_by_the_keys_of_an_arm() -> None:
-    told = "bind-cpus=99, mem-node=0-1: this process may run on CPUs 0-1 only"
-    assert told == with_placement_keys(told.replace("bind-cpus", "cpus").replace("mem-node", "mem_nodes"))
-    assert "cpu-kind=xx: all CPUs" == with_placement_keys("cpu_kind=xx: all CPUs")
+    refused = PlacementError("this process may run on CPUs 0-1 only", {"cpus": "99", "mem_nodes": "0-1"})
+    assert "bind-cpus=99 mem-node=0-1: this process may run on CPUs 0-1 only" == refused.said(as_placement_key)
+    assert "cpus=99 mem_nodes=0-1: this process may run on CPUs 0-1 only" == str(refused)
 
 
 @pytest.mark.parametrize("text", ["host", "podman", "docker:cpus=2", "podman:cpuset=0-1,env.CUDA_VISIBLE_DEVICES=0,1"])

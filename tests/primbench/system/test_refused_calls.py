@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,13 +27,13 @@ CPU = min(os.sched_getaffinity(0))
             "sched_setaffinity",
             "EPERM",
             (CPU,),
-            f"cpus={CPU}: sched_setaffinity is refused with EPERM (Operation not ",
+            "sched_setaffinity is refused with EPERM (Operation not ",
         ),
         (
             "sched_setaffinity",
             "ENOSYS",
             (CPU,),
-            f"cpus={CPU}: sched_setaffinity is refused with ENOSYS (Function not ",
+            "sched_setaffinity is refused with ENOSYS (Function not ",
         ),
         ("sched_getaffinity", "EPERM", None, "sched_getaffinity is refused with EPERM (Operation not permitted): "),
     ],
@@ -49,7 +50,7 @@ def test_a_worker_names_the_call_that_is_refused_to_it(
     assert (0, b"") == (done.returncode, done.stderr)
     answer = protocol.decode_answer(done.stdout)
     assert isinstance(answer, Refusal)
-    assert answer.placement == (cpus is not None)
+    assert (answer.placement, answer.asked) == (cpus is not None, {"cpus": str(CPU)} if cpus else {})
     assert answer.reason.startswith(told)
     assert answer.reason.endswith("allow the call in its profile, or use seccomp=unconfined")
 
@@ -62,8 +63,8 @@ def test_what_is_refused_otherwise_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_an_error_that_python_raises_is_told_by_the_function_that_does_so() -> None:
-    refused = pytest.raises(PlacementError, match=r"^here: pidfd_open is refused with EPERM \(")
-    with refused, refused_calls_named(PlacementError, "here: "):
+    refused = pytest.raises(PlacementError, match=r"^cpus=0: pidfd_open is refused with EPERM \(")
+    with refused, refused_calls_named(partial(PlacementError, asked={"cpus": 0})):
         pidfd_open()
 
 
