@@ -25,8 +25,8 @@ def gvisor(place: Place) -> Iterator[Finding]:
         return
     packages = {where for what, where in (confinement.filesystems or {}).items() if what == "Python" or "files" in what}
     yield Finding(
-        summary="gVisor stands in for the kernel: it makes each system call, and hands each file that is opened or "
-        "mapped, as in the import of a framework, to a program outside",
+        summary="gVisor stands in for the kernel: each system call goes through it, and each file that is opened or "
+        "mapped, as in the import of a framework, through a program outside",
         evidence=[
             f"virtualization: {machine.virtualization}; kernel {machine.kernel}",
             f"a system call takes {format_time(confinement.system_call_s)}, opening a file "
@@ -39,7 +39,7 @@ def gvisor(place: Place) -> Iterator[Finding]:
 
 
 CAUSES = (
-    Cause("gvisor", title="gVisor in place of the kernel", slows=(*SLOWED, "copy", "collective"), upstream=2,
+    Cause("gvisor", title="gVisor in place of the kernel", slows=(*SLOWED, "copy", "collective"), upstream=-1,
           explains_away=("machine", "kernel", "clock", "system-calls", "file-opens", "packets", "root-filesystem"),
           severity="warning", reads=of("machine", "virtualization"), here=gvisor),
 )  # fmt: skip

@@ -71,6 +71,7 @@ def _all(beside: Beside) -> Iterator[Suspect]:
     differing = {cause.id for cause, _ in by_cause(beside.differing)} if beside.differing else set()
     alone = found_in_one_alone(beside, _untold(differing | {each.cause for each in between}))
     told = {each.cause for each in alone}
+    alone = [each for each in alone if each.cause not in _untold(told - {each.cause})]
     untold = told | _untold(told)
     yield from by_facts(beside, untold)
     yield from by_settings(beside)
