@@ -28,7 +28,7 @@ EXPLAINED = 0.5
 
 
 def page_cache(place: Place) -> Iterator[Finding]:
-    """Whether files are read again and again since the cache counts in a memory limit, or tasks wait for memory."""
+    """Whether files stay in memory that were read once, and no tasks wait for memory."""
     limits, waiting = place.environment.limits, place.contention.memory_waiting_fraction or 0.0
     limit, reread = limits.memory_limit_bytes, limits.reread_bytes or 0
     if limit is not None:
@@ -41,6 +41,15 @@ def page_cache(place: Place) -> Iterator[Finding]:
             reread,
             f"memory.stat workingset_refault_file; limit {format_bytes(limit)}; tasks waited for memory in "
             f"{format_percent(waiting)} of the last 10 s",
+        )
+    elif (again := place.contention.reread_bytes_per_s or 0.0) > MUCH_READ_BYTES_PER_S:
+        available, there = place.environment.machine.memory_available_bytes, place.environment.machine.memory_bytes
+        yield _short_of_memory(
+            place,
+            f"{format_bytes(round(again))} of files a second are read again, as the machine has no memory to keep them",
+            FactId("contention", "reread_bytes_per_s"),
+            again,
+            f"/proc/vmstat workingset_refault_file; of {format_bytes(there)} {format_bytes(available)} are left",
         )
     elif waiting > WAITING_FRACTION:
         summary = f"tasks waited for memory in {format_percent(waiting)} of the last 10 s"

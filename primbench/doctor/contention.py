@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,6 +13,7 @@ from primbench.system.cgroups import folders_of
 from primbench.system.cpu_time import spent
 from primbench.system.files import attempt
 from primbench.system.gpu_processes import devices_of, processes_on
+from primbench.system.memory import reread_bytes
 from primbench.system.pressure import cpu_pressure, group_pressure
 from primbench.system.processes import ancestors
 
@@ -19,17 +21,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+LOOKED_FOR_S = 0.2
+
+
 class Contention(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown, with the reason in ``missing`` under the field's name.
 
     waiting_fraction: of the last 10 s, in which some task of the machine (or of this control group, where that is
     hidden) waited for a CPU. memory_waiting_fraction: likewise for memory, of this control group where it tells.
+    reread_bytes_per_s: of files, on the whole machine, that had been taken out of the page cache for want of memory.
     stolen_fraction: of all CPU time since boot, which the hypervisor gave to others. gpu_processes: on each GPU of the
     place, in its order, those that hold it beside the process that is looked at and what that started.
     """
 
     waiting_fraction: float | None = None
     memory_waiting_fraction: float | None = None
+    reread_bytes_per_s: float | None = None
     stolen_fraction: float | None = None
     gpu_processes: list[list[GpuProcess]] | None = None
     missing: dict[str, str] = {}
@@ -44,10 +51,17 @@ def collect(root: Path, pid: int = 0) -> Contention:
             "memory_waiting_fraction",
             lambda: group_pressure("memory", "avg10", root, folders_of(root, pid)) / 100,
         ),
+        reread_bytes_per_s=attempt(missing, "reread_bytes_per_s", lambda: _reread_bytes_per_s(root)),
         stolen_fraction=attempt(missing, "stolen_fraction", lambda: _stolen_fraction(root)),
         gpu_processes=attempt(missing, "gpu_processes", lambda: _others_on_gpus(root, pid)),
         missing=missing,
     )
+
+
+def _reread_bytes_per_s(root: Path) -> float:
+    before, begun = reread_bytes(root), time.monotonic()
+    time.sleep(LOOKED_FOR_S)
+    return (reread_bytes(root) - before) / (time.monotonic() - begun)
 
 
 def _others_on_gpus(root: Path, pid: int) -> list[list[GpuProcess]]:

@@ -29,7 +29,7 @@ _OF_JOB = (
     _Metric("major_faults_total", "counter", "Page faults that read from a disk.", "major_faults"),
     _Metric("read_bytes_total", "counter", "Read from disks.", "read_bytes"),
     _Metric("written_bytes_total", "counter", "Written to disks.", "written_bytes"),
-    _Metric("reread_bytes_total", "counter", "Of files, once taken out by a memory limit.", "reread_bytes"),
+    _Metric("reread_bytes_total", "counter", "Of files, once taken out of memory.", "reread_bytes"),
     _Metric("swapped_in_bytes_total", "counter", "Swapped in again.", "swapped_in_bytes"),
     _Metric("quota_periods_total", "counter", "Periods of the CPU quota.", "periods"),
     _Metric("throttled_periods_total", "counter", "Periods in which it held back.", "throttled_periods"),

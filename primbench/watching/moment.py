@@ -13,7 +13,7 @@ import msgspec
 
 from primbench.system.cgroups import folders_of
 from primbench.system.files import attempt, whole_number
-from primbench.system.memory import refaulted
+from primbench.system.memory import refaulted, reread_bytes
 from primbench.system.pressure import group_pressure
 from primbench.system.processes import fields_of_stat, folder_of, has_ended, quick_text
 from primbench.timing.host_counters import Thread, Throttling, threads_of, throttling_of
@@ -102,10 +102,15 @@ def read(root: Path, pids: Sequence[int], before: Moment | None = None) -> Momen
         processes={pid: process for pid, process in found.items() if process is not None},
         throttling=attempt(missing, "throttled_s", lambda: throttling_of(folders)),
         waiting_s=waiting_s,
-        reread_bytes=attempt(missing, "reread_bytes", lambda: read_again().files_bytes),
+        reread_bytes=attempt(missing, "reread_bytes", lambda: _reread_bytes(root, read_again().files_bytes)),
         swapped_in_bytes=attempt(missing, "swapped_in_bytes", lambda: read_again().swapped_bytes),
         missing=missing,
     )
+
+
+def _reread_bytes(root: Path, of_groups: int | None) -> int:
+    """Of the control groups that have a limit, of the machine where none has."""
+    return reread_bytes(root) if of_groups is None else of_groups
 
 
 def is_forked(process: ProcessAt, parent: ProcessAt | None) -> bool:

@@ -30,7 +30,7 @@ EXPLAINED = 0.5  # of what is read from disks, which a memory limit had taken ou
 
 def short_of_memory(whole: Stretch, job: Job) -> Iterator[Hindrance]:
     """What is read again for want of memory is told as that, and not as reading."""
-    if words := _taken_out(whole):
+    if words := _taken_out(whole, job):
         yield _short_of_memory(whole, job, words)
 
 
@@ -38,7 +38,12 @@ def reads_little_ahead(whole: Stretch, job: Job) -> Iterator[Hindrance]:
     """Of a disk with files that it has open, while it reads from disks."""
     little = {disk: ahead for disk, ahead in (job.read_ahead_bytes or {}).items() if ahead < USUAL_BYTES}
     read = _a_second(whole.read_bytes, whole)
-    if little and read >= FEW_BYTES_PER_S and read >= _a_second(whole.written_bytes, whole) and not _taken_out(whole):
+    if (
+        little
+        and read >= FEW_BYTES_PER_S
+        and read >= _a_second(whole.written_bytes, whole)
+        and not _taken_out(whole, job)
+    ):
         disk, ahead_bytes = min(little.items(), key=lambda each: each[1])
         yield Hindrance(
             share=whole.blocked_fraction,
@@ -51,13 +56,13 @@ def reads_little_ahead(whole: Stretch, job: Job) -> Iterator[Hindrance]:
 
 
 def waits_for_disk(whole: Stretch, job: Job) -> Iterator[Hindrance]:
-    if not _taken_out(whole) and _is_of_disk(whole):
+    if not _taken_out(whole, job) and _is_of_disk(whole):
         yield _disk(whole, job, _moved(whole), whole.major_faults / whole.duration_s)
 
 
 def is_blocked(whole: Stretch, job: Job) -> Iterator[Hindrance]:
     """In the kernel, by something else."""
-    if not _taken_out(whole) and not _is_of_disk(whole):
+    if not _taken_out(whole, job) and not _is_of_disk(whole):
         yield _blocked(whole)
 
 
@@ -75,13 +80,14 @@ def _a_second(count: int | None, whole: Stretch) -> float:
     return (count or 0) / whole.duration_s
 
 
-def _taken_out(whole: Stretch) -> str:
+def _taken_out(whole: Stretch, job: Job) -> str:
     """What was read again after it had to give way; "" where that is little."""
     reread, swapped_in = _a_second(whole.reread_bytes, whole), _a_second(whole.swapped_in_bytes, whole)
     if swapped_in >= FEW_BYTES_PER_S:
         return f"swapping in: {_rate(swapped_in)}"
     if reread >= FEW_BYTES_PER_S and reread >= EXPLAINED * _moved(whole):
-        return f"reads again what its memory limit had taken out of the cache: {_rate(reread)}"
+        why = "its memory limit had" if job.limits.memory_limit_bytes is not None else "a lack of memory had"
+        return f"reads again what {why} taken out of the cache: {_rate(reread)}"
     return ""
 
 
@@ -96,7 +102,7 @@ def _short_of_memory(whole: Stretch, job: Job, summary: str) -> Hindrance:
         share=share,
         summary=summary,
         evidence=[
-            "memory.stat workingset_refault_anon, workingset_refault_file of its control groups",
+            "workingset_refault_anon, workingset_refault_file: memory.stat of its control groups, or /proc/vmstat",
             f"limit {format_bytes(limit)}, resident {format_bytes(whole.memory_bytes)}, swapped out "
             f"{format_bytes(whole.swapped_bytes)}",
             *_blocked_in(whole),

@@ -310,9 +310,8 @@ REPORTS = (
     Report(
         "the same, block devices of a cloud",
         "safetensors/safetensors#562",
-        "",
-        {},
-        "they look like local disks: only reading from them tells",
+        "check read-ahead",
+        {"confinement.read_ahead_bytes": {"temporary files": 16384}},
     ),
     Report(
         "page cache counts in the memory limit",
@@ -445,5 +444,35 @@ REPORTS = (
         "vllm-project/vllm#43240",
         "check thread-cpus",
         {"limits.thread_cpus": {"0": 15}},
+    ),
+    Report(
+        "a node without memory to spare reads a model again",
+        "aws-samples/stable-diffusion-on-eks#18",
+        "check page-cache",
+        {"contention.reread_bytes_per_s": 2.0**27},
+    ),
+    Report(
+        "8 sockets of one core: one CPU computes",
+        "ollama/ollama#7359",
+        "check sockets",
+        {"machine.cores_by_package": [1] * 8},
+    ),
+    Report(
+        "oneDNN takes its reference for float16",
+        "pytorch/pytorch#193951",
+        "measurement implementations",
+        {},
+    ),
+    Report(
+        "importing torch in gVisor takes 20 to 40 s",
+        "AUTOMATIC1111/stable-diffusion-webui#14308",
+        "check gvisor",
+        {"machine.virtualization": "gVisor"},
+    ),
+    Report(
+        "nvidia_peermem loaded, and not registered",
+        "NVIDIA/nccl#1939",
+        "check gpu-direct",
+        ADAPTERS | {"devices.driver_is_open": False, "machine.peer_memory": ["nvidia_peermem"]},
     ),
 )

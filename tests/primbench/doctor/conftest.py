@@ -208,7 +208,9 @@ HEALTHY = Place(
             for index, address in enumerate(PCI)
         ],
     ),
-    contention=Contention(waiting_fraction=0.01, memory_waiting_fraction=0.0, stolen_fraction=0.0),
+    contention=Contention(
+        waiting_fraction=0.01, memory_waiting_fraction=0.0, reread_bytes_per_s=0.0, stolen_fraction=0.0
+    ),
 )
 
 GROUPS = ("machine", "limits", "confinement", "software", "devices", "nodes")

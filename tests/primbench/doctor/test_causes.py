@@ -10,6 +10,7 @@ from primbench.doctor.against import compare
 from primbench.doctor.place import Place
 from primbench.environment.comparable import meaning_of
 from primbench.environment.difference import difference
+from primbench.measurement import Measurement
 from primbench.measurement.readings import GpuReading
 
 from .causes import REPORTS, Report
@@ -20,7 +21,7 @@ MakePlace = Callable[[Mapping[str, Any]], Place]
 def names(report: Report, place: MakePlace) -> bool:
     kind, _, name = report.named_by.partition(" ")
     if kind == "measurement":
-        return name in GpuReading.__struct_fields__
+        return name in (*GpuReading.__struct_fields__, *Measurement.__struct_fields__)
     here, there = place({}), place(report.seen)
     if kind == "check":
         said = [*checks.examine(there), *compare(here, there, "there")]
@@ -33,13 +34,13 @@ def names(report: Report, place: MakePlace) -> bool:
 
 
 def test_each_report_once() -> None:
-    assert 103 == len(REPORTS) == len({report.source for report in REPORTS})
+    assert 108 == len(REPORTS) == len({report.source for report in REPORTS})
 
 
 def test_causes_are_named_by_what_is_seen_of_them(place: MakePlace) -> None:
     said = [report for report in REPORTS if report.named_by]
     assert [] == [f"{report.source}: {report.named_by}" for report in said if not names(report, place)]
-    assert len(said) >= 91
+    assert len(said) >= 97
 
 
 def test_what_is_not_named_has_a_reason() -> None:

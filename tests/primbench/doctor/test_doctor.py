@@ -254,6 +254,12 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
         "warning",
         ["nfs4 is read 0 B ahead"],
     ),
+    (
+        {"contention.reread_bytes_per_s": 2.0**27, "machine.memory_available_bytes": 2**30},
+        "page-cache",
+        "warning",
+        ["128 MiB of files a second are read again", "of 256 GiB 1 GiB are left"],
+    ),
     # cuda
     ({"devices.cuda": "CUDA_ERROR_UNKNOWN"}, "cuda-start", "problem", ["2 GPUs, and CUDA does not start", "UNKNOWN"]),
     (
@@ -504,6 +510,7 @@ CONTENT: list[tuple[Mapping[str, Any], str]] = [
         "processes",
     ),
     ({"limits.memory_limit_bytes": 2**33, "limits.reread_bytes": 2**30}, "page-cache"),
+    ({"contention.reread_bytes_per_s": 2.0**18}, "page-cache"),
     ({"software.variables": {"OMP_NUM_THREADS": "many"}}, "threads"),
     ({"machine.numa_balancing": True, "topology.nodes": []}, "numa-balancing"),
     ({"limits.shm_bytes": 128 * MIB, "devices.gpus": []}, "shared-memory"),

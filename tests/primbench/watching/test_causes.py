@@ -173,6 +173,19 @@ def test_of_many_that_slept_those_are_told_that_did_most() -> None:
     assert 1 + MOST_TOLD == len(found.evidence)
 
 
+def test_what_is_read_again_without_a_limit_is_told_of_the_machine() -> None:
+    job = replace(JOB, limits=replace(JOB.limits, memory_limit_bytes=None))
+    again = READING | {"reread_bytes": 2**30}
+    (found,) = hindrances(replace(CALM, **again), job)
+    assert ("memory", "reads again what a lack of memory had taken out of the cache: 102 MiB a second") == (
+        found.cause, found.summary,
+    )  # fmt: skip
+    (found,) = hindrances(replace(CALM, **again), JOB)
+    assert "reads again what its memory limit had taken out of the cache: 102 MiB a second" == found.summary
+    (found,) = hindrances(replace(CALM, **READING | {"reread_bytes": 2**26}), job)
+    assert "disk" == found.cause
+
+
 READING = {"read_bytes": 2**30, "written_bytes": 0, "blocked": {7: 40}}
 
 
