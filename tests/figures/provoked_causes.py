@@ -60,9 +60,6 @@ AT_START = {  # folder -> what a Python runs at its start that has it in its sea
     " def slow(*given, **named):\n  time.sleep(2e-4)\n  return real(*given, **named)\n numpy.matmul = slow\n",
     "many": "import sys\nsys.path[:0] = ['/usr'] * 800\n",
     "older": "import os\nif 'PROVOKED' in os.environ:\n os.putenv('ONEDNN_MAX_CPU_ISA', 'SSE41')\n",
-    "executable": "import ctypes, os\nif 'PROVOKED' in os.environ: ctypes.CDLL(None).prctl(65, 1, 0, 0, 0)\n",
-    "little": "import os, resource\nif 'PROVOKED' in os.environ:\n"
-    " resource.setrlimit(resource.RLIMIT_DATA, (300 << 20, 300 << 20))\n",
     "limits": "import os, resource\nif 'PROVOKED' in os.environ:\n"
     " of = (resource.RLIMIT_MSGQUEUE, resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE, resource.RLIMIT_SIGPENDING)\n"
     " for each in (resource.RLIMIT_CORE, resource.RLIMIT_RSS, 10, *of): resource.setrlimit(each, (0, 0))\n"
@@ -389,10 +386,8 @@ EFFECTS = {
     "large environment": Effect(f"host:{MARK},env.LARGE={'x' * 60_000},env.LARGER={'y' * 60_000}", (START, LAUNCH)),
     "idle class": Effect(f"host:cpuset=0,{MARK}", (GETPPID, PRODUCT), against="host:cpuset=0",
                          beside=entered(a_busy_process, late(idle_late, lambda pid: True))),
-    "no executable pages": Effect(f"host:env.PYTHONPATH=FOLDER/executable,{MARK}", (GETPPID, GELU),
-                                 against="host:env.PYTHONPATH=FOLDER/executable", backend="torch"),
-    "data limit": Effect(f"host:env.PYTHONPATH=FOLDER/little,{MARK}", (GETPPID, ALLOCATED),
-                        against="host:env.PYTHONPATH=FOLDER/little"),
+    "no executable pages": Effect("host:mdwe=yes", (GETPPID, GELU), backend="torch"),
+    "data limit": Effect("host:rlimit-data=300MiB", (GETPPID, ALLOCATED)),
     "slow mmap": Effect(f"host:env.PYTHONPATH=FOLDER/calls,{MARK}", (LAUNCH, START),
                        against="host:env.PYTHONPATH=FOLDER/calls"),
     "bound pool": Effect(f"host:env.PYTHONPATH=FOLDER/pool,{MARK}", (GETPPID, PRODUCT),
