@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.causes import OF_FILES, ON_CPU
+from primbench.causes import OF_THREADS
 from primbench.doctor.cause import Cause, of
 from primbench.doctor.finding import Finding, listed
 from primbench.environment.threads import COME_LAST
@@ -12,9 +12,11 @@ from primbench.system.files import format_cpu_list, parse_cpu_list
 from primbench.watching.on_cpus import left_on_few
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from primbench.doctor.finding import Activity
     from primbench.doctor.place import Place
+    from primbench.problem import Work
 
 RANK = 4
 
@@ -64,13 +66,17 @@ def _cpus(cpus: set[int]) -> str:
     return f"CPU{'s' * (len(cpus) > 1)} {format_cpu_list(cpus)}"
 
 
+_SLOWED: tuple[Activity, ...] = ("everything on the CPU", "copy", "collective", "data loading")
+_WORKS: Mapping[str, tuple[Work, ...]] = {"": (*OF_THREADS[""], "data loading"), "numpy": OF_THREADS["numpy"]}
+"""What is done by more threads than the first one, or by workers."""
+
 CAUSES = (
-    Cause("thread-order", title="another priority of single threads",
-          slows=(*ON_CPU, "copy", "collective", *OF_FILES), under="priority", explains_away=("thread-order",),
-          severity="warning", effect="where others want the same CPUs, single threads wait, and the rest for them",
+    Cause("thread-order", title="another priority of single threads", slows=_SLOWED, works=_WORKS, under="priority",
+          explains_away=("thread-order",), severity="warning",
+          effect="where others want the same CPUs, single threads wait, and the rest for them",
           reads=of("limits", "thread_niceness", "thread_scheduling"), here=thread_order),
-    Cause("thread-cpus", title="other CPUs of single threads", slows=(*ON_CPU, "copy", "collective", *OF_FILES),
-          upstream=6.5, stops=True, explains_away=("thread-cpus", "threads", "cpu-contention", "launches"),
-          severity="warning", effect="single threads take turns on few CPUs, and the rest waits for them",
+    Cause("thread-cpus", title="other CPUs of single threads", slows=_SLOWED, works=_WORKS, upstream=6.5, stops=True,
+          explains_away=("thread-cpus", "threads", "cpu-contention", "launches"), severity="warning",
+          effect="single threads take turns on few CPUs, and the rest waits for them",
           reads=of("limits", "thread_cpus"), here=thread_cpus, in_job=left_on_few),
 )  # fmt: skip

@@ -169,6 +169,7 @@ def test_threads_apart_are_named_where_what_computes_is_slower_and_never_where_i
     one, other = place(limits=usual), place(limits=usual | fields)
     assert causes(compared(PRODUCT, one, other, 1.5))[0].startswith(words)
     assert [MARK] == causes(compared(PRODUCT, one, other, 0.6))
+    assert [MARK] == causes(compared(GETPPID, one, other, 1.5)), "which has one thread"
 
 
 def test_what_an_older_file_does_not_have_is_unknown_and_no_difference() -> None:
