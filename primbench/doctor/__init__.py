@@ -1,6 +1,5 @@
-"""What in this place can slow a GPU down: each known cause as a check with its evidence and its cure.
+"""What a cause of slowness is, where causes are found (``primbench.causes``), and what they show in one place.
 
-A file with RANK holds checks: each public function there is one, which is given a Place and yields what it finds, an
-"unknown" for what it could not see. Its docstring says what it looks for, its name is that of its findings. Files stand
-in the order of their ranks, from the GPU to the libraries, and checks in that of the file.
+A place is all that is known of where a process runs, read here or from a file. Each cause is asked what it shows there,
+an "unknown" for what could not be seen; against another place, what the differences of their facts are known to do.
 """
