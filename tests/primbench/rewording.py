@@ -35,7 +35,17 @@ _OF_NVML = {  # nvmlClocksEventReasonGpuIdle and so on, nvmlGpuFabricState_t
     *("not started", "in progress"),
 }
 # Values of facts: files have them so.
-_OF_FACTS = {"not found", "RoCE v2", "working folder", "shared memory", "temporary files", "files of ", " on ", " on /"}
+_OF_FACTS = {
+    "not found",
+    "it starts",
+    "RoCE v2",
+    "working folder",
+    "shared memory",
+    "temporary files",
+    "files of ",
+    " on ",
+    " on /",
+}
 _OF_ARMS = {  # names that studies give them: files have them so
     *(" (again)", "namespaces and control group", "control group", "fewer capabilities", "ipc and small shm"),
     *("overlay root", "no new privileges", "CPU quota", "CPUs of another node"),
