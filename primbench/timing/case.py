@@ -106,6 +106,7 @@ def measure_on(
     page_nodes: Sequence[int] | None = None,
     turns: InTurn | None = None,
     inputs: tuple[Array, ...] = (),
+    look: Callable[[], object] = lambda: None,
 ) -> Measurement:
     """Time one problem on an open backend. Raises as measure() does.
 
@@ -116,14 +117,17 @@ def measure_on(
     memory policy of this thread names.
 
     turns: with other processes that time the same case, each of them alone in its group. inputs: of the problem where
-    they are made by now, which ranks make themselves.
+    they are made by now, which ranks make themselves. look: called once all is timed, while threads and processes of
+    the case are still there.
     """
     problem = problem.on(backend.device)
     case: Alone | Together
     case = Together(backend, problem, method, group) if group.size > 1 else Alone(backend, problem, method, inputs)
     pace = turns or case.pace(clock)
     with watched(backend, _why_unwatched(method, group, pace), case.missing) as until_now:
-        return _measured(case, backend, problem, method, pace=pace, page_nodes=page_nodes, until_now=until_now)
+        return _measured(
+            case, backend, problem, method, pace=pace, page_nodes=page_nodes, until_now=until_now, look=look
+        )
 
 
 def _why_unwatched(method: Method, group: Group, pace: Pace) -> str | None:
@@ -143,6 +147,7 @@ def _measured(
     pace: Pace,
     page_nodes: Sequence[int] | None,
     until_now: Callable[[], OverTime | None],
+    look: Callable[[], object],
 ) -> Measurement:
     """until_now: ends the sampling of what is used, and returns it."""
     phases = Phases(pace.own)
@@ -171,6 +176,7 @@ def _measured(
         error = max(error, again)
         phases.end("second check")
     over_time = until_now()
+    look()
     return replace(
         timed,
         missing=timed.missing | case.missing | why_no_pages,

@@ -32,7 +32,7 @@ from primbench.distributed.group import ALONE, Group, Refused, host_identity
 from primbench.distributed.ranks import LocalRanks
 from primbench.environment import fingerprint
 from primbench.environment.devices import has_gpu_node
-from primbench.environment.later import later
+from primbench.environment.later import Later, later
 from primbench.errors import BackendUnavailable, FileError, PlacementError, UnsupportedCase
 from primbench.numa import placement
 from primbench.registry import add_file
@@ -110,13 +110,21 @@ def serve(
         assert isinstance(word, Task)
         if word.case != for_case:
             inputs = ()
-        page_nodes = ready.placement.page_nodes
+        problem = word.case.known_problem()
+        folder = problem.folder() if problem else None
+        seen: list[Later | None] = []
         outcome = refused or run(
-            backend, word, start, group=group, page_nodes=page_nodes, give_away=give_away, inputs=inputs
+            backend,
+            word,
+            start,
+            group=group,
+            page_nodes=ready.placement.page_nodes,
+            give_away=give_away,
+            inputs=inputs,
+            look=lambda: seen.append(later(ready.environment, folder)),  # noqa: B023 - called before it returns
         )
         for_case, inputs = None, ()
-        problem = word.case.known_problem()
-        say(sink, replace(outcome, later=later(ready.environment, problem.folder() if problem else None)))
+        say(sink, replace(outcome, later=seen[0] if seen else later(ready.environment, folder)))
         gc.collect()
         backend.release()
 
@@ -289,10 +297,11 @@ def run(
     page_nodes: Sequence[int] | None = None,
     give_away: GiveAway | None = None,
     inputs: tuple[Array, ...] = (),
+    look: Callable[[], object] = lambda: None,
 ) -> Outcome:
     """Measure or trace one case; every exception becomes a reason.
 
-    page_nodes, inputs: as measure_on() has them. give_away: for a task in turn, as InTurn has it.
+    page_nodes, inputs, look: as measure_on() has them. give_away: for a task in turn, as InTurn has it.
     """
     case = task.case
     try:
@@ -301,7 +310,9 @@ def run(
             return Outcome(status="ok", trace=trace_on(backend, problem, case.method))
         group.tell(task)
         turns = turns_of(task, group, give_away)
-        measured = measure_on(backend, problem, case.method, group, page_nodes=page_nodes, turns=turns, inputs=inputs)
+        measured = measure_on(
+            backend, problem, case.method, group, page_nodes=page_nodes, turns=turns, inputs=inputs, look=look
+        )
         return Outcome(status="ok", measurement=measured)
     except UnsupportedCase as reason:
         return Outcome(status="skipped", reason=str(reason))

@@ -5,8 +5,10 @@ import itertools
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from msgspec.structs import replace
 
@@ -14,6 +16,7 @@ from primbench import problem as problem_file
 from primbench import registry
 from primbench.backends import open_backend
 from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase, VerificationError
+from primbench.kernels.files import Files
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Samples
 from primbench.problem import Step, described
@@ -21,12 +24,22 @@ from primbench.spec.method import Method
 from primbench.system import memory
 from primbench.timing import host_counters
 from primbench.timing.calls import Calls
-from primbench.timing.case import measure, setup
+from primbench.timing.case import measure, measure_on, setup
 from primbench.timing.cpu import calls_per_batch
 from primbench.timing.feasibility import check_affordable
 from primbench.timing.sampling import Pace
 
 QUICK = Method(min_time_s=0.002, max_time_s=0.02)
+
+
+def test_who_looks_sees_the_processes_of_a_case_once_it_is_timed(tmp_path: Path) -> None:
+    problem = Files(4096, files=2, readers=2, reader="process", path=str(tmp_path))
+    seen = list[int]()
+    measured = measure_on(
+        open_backend("numpy", "cpu"), problem, QUICK, look=lambda: seen.append(len(psutil.Process().children()))
+    )
+    assert measured.verified
+    assert [len(psutil.Process().children()) + 2] == seen, "its readers have ended"
 
 
 def test_a_cpu_measurement_has_its_metrics_and_says_why_others_are_absent() -> None:
