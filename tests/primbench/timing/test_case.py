@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import os
 import time
@@ -8,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from msgspec.structs import replace
 
@@ -28,18 +28,19 @@ from primbench.timing.case import measure, measure_on, setup
 from primbench.timing.cpu import calls_per_batch
 from primbench.timing.feasibility import check_affordable
 from primbench.timing.sampling import Pace
+from tests import processes
 
 QUICK = Method(min_time_s=0.002, max_time_s=0.02)
 
 
 def test_who_looks_sees_the_processes_of_a_case_once_it_is_timed(tmp_path: Path) -> None:
     problem = Files(4096, files=2, readers=2, reader="process", path=str(tmp_path))
+    readers = functools.partial(processes.children, "primbench.kernels.files._process", recursive=True)
     seen = list[int]()
-    measured = measure_on(
-        open_backend("numpy", "cpu"), problem, QUICK, look=lambda: seen.append(len(psutil.Process().children()))
-    )
-    assert measured.verified
-    assert [len(psutil.Process().children()) + 2] == seen, "its readers have ended"
+    backend = open_backend("numpy", "cpu")
+    measured = measure_on(backend, problem, QUICK, look=lambda: seen.append(len(readers())))
+    gc.collect()
+    assert ([2], [], True) == (seen, readers(), measured.verified)
 
 
 def test_a_cpu_measurement_has_its_metrics_and_says_why_others_are_absent() -> None:
