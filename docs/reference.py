@@ -120,10 +120,11 @@ def settings() -> Iterator[str]:
             row.said_as,
             _able(row),
             ".".join(row.checked or ()) if row.unlike else "",
+            row.cost,
         ]
         for row in SETTINGS.values()
     ]
-    yield from _table(["key", "what it is", "as in", "runtimes that can", "seen by"], rows)
+    yield from _table(["key", "what it is", "as in", "runtimes that can", "seen by", "needs anew"], rows)
     yield "\nIn all runtimes:\n"
     placed = [[row.key, row.what, row.said_as] for row in (NAME, *PLACEMENT.values())]
     yield from _table(["key", "what it is", "as in"], placed)

@@ -59,13 +59,17 @@ def complete_arm(ctx: click.Context, parameter: click.Parameter, incomplete: str
 
 
 def _keys(runtime: str) -> list[str]:
-    """KEY= of each setting that an arm of the runtime may have."""
+    """KEY= of each setting that an arm of the runtime may have, of entries of lists KEY.NAME= of each list."""
     from primbench.runtimes.table import settable_by
-    from primbench.spec.settings import FIELDS, PLACEMENT
+    from primbench.spec.settings import EACH, FIELDS, PLACEMENT
+    from primbench.spec.variables import LISTS
 
     able = settable_by(runtime)
     keys = [name for name, setting in FIELDS.items() if name == "name" or setting.field in able]
-    return [f"{name}=" for name in (*keys, *PLACEMENT)]
+    of_lists = [
+        f"{key}.{name}" for key, row in EACH.items() if row.of_this_machine and row.field in able for name in LISTS
+    ]
+    return [f"{name}=" for name in (*keys, *PLACEMENT, *of_lists)]
 
 
 def _values(key: str) -> list[str]:

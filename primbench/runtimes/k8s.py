@@ -56,7 +56,7 @@ def pod(arm: Arm, name: str) -> dict[str, Any]:
         "image": arm.image,
         "command": [afar.python(arm), "-c", f"import time; time.sleep({LONGEST_S})"],
         "resources": {"limits": amounts, "requests": amounts},  # alike: else CPUs are never the pod's own
-        "securityContext": {},
+        "securityContext": {"capabilities": {}},
     }
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
@@ -64,6 +64,8 @@ def pod(arm: Arm, name: str) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "containers": [container],
         "nodeSelector": {},
+        "hostNetwork": False,
+        "hostIPC": False,
     }
     for row, value in asked(arm, "pod"):
         if row.pod is not None:

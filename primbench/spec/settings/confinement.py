@@ -90,7 +90,7 @@ def _drop(container: Container, dropped: tuple[str, ...]) -> None:
 
 def _pod_capabilities(what: str) -> Callable[[dict[str, Any], dict[str, Any], tuple[str, ...]], None]:
     def change(spec: dict[str, Any], container: dict[str, Any], found: tuple[str, ...]) -> None:
-        container["securityContext"].setdefault("capabilities", {})[what] = [*found]
+        container["securityContext"]["capabilities"][what] = [*found]
 
     return change
 

@@ -18,6 +18,8 @@ import pytest
 TYPED = {
     "primbench study --arm docker:im": "primbench study --arm docker:image=",
     "primbench study --arm docker:cpus=2,im": "primbench study --arm docker:cpus=2,image=",
+    "primbench study --arm host:first.LD_P": "primbench study --arm host:first.LD_PRELOAD=",
+    "primbench study --arm host:rlimit-da": "primbench study --arm host:rlimit-data=",
     "primbench study --arm podman:cpus=": "primbench study --arm podman:cpus=",
     "primbench study --arm podman:network=o": "primbench study --arm podman:network=overlay",
     "primbench study --arm=podman:network=o": "primbench study --arm=podman:network=overlay",

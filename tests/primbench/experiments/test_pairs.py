@@ -236,6 +236,12 @@ ON_THE_FIRST, ON_THE_LAST = (
             marks=two_cpus,
         ),
         pytest.param([HERE, ON_THE_LAST], [LAUNCH], "", id="CPUs that overlap"),
+        pytest.param(
+            [HERE, replace(THERE, affinity=(CPUS[0],))],
+            [LAUNCH],
+            f"there has affinity={CPUS[0]}, which turns on one CPU would not show",
+            id="an affinity",
+        ),
     ],
 )
 def test_who_takes_turns_and_why_not(arms: list[Arm], cases: list[Case], reason: str) -> None:

@@ -283,3 +283,12 @@ def test_a_secret_is_refused_and_not_repeated(words: str) -> None:
 def test_a_refused_secret_comes_with_the_way_out() -> None:
     with pytest.raises(InvalidRequest, match=r"set HF_TOKEN .*, and write env\.HF_TOKEN without a value"):
         parse_arm("host:env.HF_TOKEN=hunter2")
+
+
+def test_an_arm_of_an_old_file_is_read_and_of_a_newer_one_refused() -> None:
+    old = b'{"name": "a", "runtime": "podman", "image": "host", "cpus": 2, "shm_bytes": null, "variables": {"A": "1"}}'
+    assert parse_arm("podman:cpus=2,env.A=1,name=a") == msgspec.json.decode(old, type=Arm)
+    with pytest.raises(msgspec.ValidationError, match="unknown field `gravity`"):
+        msgspec.json.decode(b'{"name": "a", "gravity": 9.81}', type=Arm)
+    with pytest.raises(msgspec.ValidationError, match="cpus"):
+        msgspec.json.decode(b'{"name": "a", "cpus": "two"}', type=Arm)
