@@ -182,13 +182,23 @@ def of_place(file: Path) -> tuple[int, str, str]:
     from primbench.doctor.place import look, read
     from primbench.report.doctor import to_json, to_text
 
-    place = look(file) if file.is_dir() else read(str(file))
+    place = untimed(look(file)) if file.is_dir() else read(str(file))
     found = checks.examine(place)
     if not file.is_dir():
         return 0, to_text(place, found, fix=True), to_json(place, found)
-    timed = {each.cause for each in found if each.reading is not None}
-    told = [[each.cause, each.severity, each.distorts] for each in found]
-    return 0, "", json.dumps({"timed": sorted(timed), "found": told})
+    return 0, "", json.dumps([[each.cause, each.severity, each.distorts] for each in found])
+
+
+def untimed(place: Any) -> Any:
+    """Without what was timed here while the files of another machine were read, which is another time each time."""
+    from msgspec.structs import replace
+
+    found = place.environment
+    for group in ("machine", "confinement"):
+        part = getattr(found, group)
+        timed = dict.fromkeys(name for name in part.__struct_fields__ if name.endswith(("_s", "_hz")))
+        found = replace(found, **{group: replace(part, **timed)})
+    return replace(place, environment=found)
 
 
 def outputs(folder: Path) -> Iterator[tuple[str, object]]:
