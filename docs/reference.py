@@ -196,11 +196,19 @@ def causes() -> Iterator[str]:
     yield "\nA comparison names the first of these that differs, concerns what moved, and can account for so much."
     yield "`primbench doctor --against FILE` tells them before anything is timed.\n"
     rows = [
-        [_named(each), ", ".join(each.slows), each.effect, _bound(each), each.source]
+        [
+            _named(each),
+            ", ".join(each.slows),
+            each.effect,
+            ", ".join(table.settings_of(each)),
+            _bound(each),
+            each.source,
+        ]
         for each in sorted(table.causes().values(), key=lambda each: each.upstream)
         if each.effect and each.slows
     ]
-    yield from _table(["what differs", "what it can distort", "why", "by how much at most", "source"], rows)
+    headings = ["what differs", "what it can distort", "why", "settings of an arm", "by how much at most", "source"]
+    yield from _table(headings, rows)
 
 
 def _bound(cause: Cause) -> str:

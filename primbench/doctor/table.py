@@ -11,6 +11,10 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING
 
+from primbench.environment.comparable import meaning_of
+from primbench.spec.settings import SETTINGS
+from primbench.system.meaning import FactId
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -39,6 +43,15 @@ def _rows() -> Iterator[Cause]:
     files = [importlib.import_module(f"{_FOLDER}.{found.name}") for found in pkgutil.iter_modules(package.__path__)]
     for file in sorted(files, key=lambda each: each.RANK):
         yield from file.CAUSES
+
+
+def settings_of(cause: Cause) -> list[str]:
+    """Keys of the settings of an arm that bring the cause about, and are left out where it is to be taken away."""
+    return [
+        row.key
+        for row in SETTINGS.values()
+        if cause.id in (row.rule, *(meaning_of(FactId(*fact)).rule for fact in row.shows))
+    ]
 
 
 def leading(cause: Cause) -> Cause:
