@@ -166,6 +166,7 @@ def cpu_frequency(place: Place) -> Iterator[Finding]:
             about=[FactId("machine", "governor")],
             values=[machine.governor],
             evidence=["cpufreq/scaling_governor"],
+            distorts=[*SLOWED],
             advice="on the host, as root, choose the governor 'performance' for the time of measuring",
             fix=["cpupower frequency-set -g performance"],
         )
@@ -175,6 +176,7 @@ def cpu_frequency(place: Place) -> Iterator[Finding]:
             summary="turbo is off: steadier, and slower on the CPU than the same machine with turbo",
             about=[FactId("machine", "turbo")],
             evidence=["intel_pstate/no_turbo or cpufreq/boost"],
+            distorts=[*SLOWED],
             at_most=2.0,
         )
     if machine.deepest_idle_s is not None and machine.deepest_idle_s > SLOW_WAKE_UP_S:
@@ -242,10 +244,9 @@ CAUSES = (
     Cause("cpu-kinds", slows=(*SLOWED, "copy"), reads=of("machine", "cpu_kinds"), here=cpu_kinds),
     Cause("cpu-contention", slows=SLOWED, explains_away=("launches",),
           reads=of("contention", "waiting_fraction", "stolen_fraction"), here=cpu_contention, in_job=others_on_cpus),
-    Cause("frequency", title="other clocks of the CPU", slows=ON_CPU, times=10.0,
+    Cause("cpu-frequency", title="other clocks of the CPU", slows=ON_CPU, times=10.0,
           source="from the lowest to the highest frequency", upstream=4, severity="warning",
-          effect="CPUs run at other clocks and wake in another time"),
-    Cause("cpu-frequency", under="frequency", explains_away=("frequency",), slows=SLOWED,
+          effect="CPUs run at other clocks and wake in another time",
           reads=of("machine", "governor", "turbo", "deepest_idle_s"), here=cpu_frequency),
     Cause("clock", title="another clock", slows=("launch",), a_sample_s=4e-6,
           source="a reading takes 0.03 us from tsc, 0.7 us from acpi_pm and hpet", upstream=4, severity="warning",

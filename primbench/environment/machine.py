@@ -71,12 +71,12 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         "time.perf_counter_ns(), measured", _clock_resolution_s, varies=True)] = None
     governor: Annotated[str | None, _of_first_cpu(
         "What chooses the clock of the first CPU that this process may run on, such as performance.",
-        f"{_CPU}/cpuN/cpufreq/scaling_governor", _governor, "frequency")] = None
+        f"{_CPU}/cpuN/cpufreq/scaling_governor", _governor, "cpu-frequency")] = None
     turbo: Annotated[bool | None, _machine("Whether clocks of CPUs may rise above the nominal one.",
-        f"{_CPU}/intel_pstate/no_turbo or cpufreq/boost", _turbo, "frequency")] = None
+        f"{_CPU}/intel_pstate/no_turbo or cpufreq/boost", _turbo, "cpu-frequency")] = None
     deepest_idle_s: Annotated[Seconds | None, _of_first_cpu(
         "The time it takes that CPU to wake from the deepest idle state that is enabled.",
-        f"{_CPU}/cpuN/cpuidle/state*", _deepest_idle_s, "frequency")] = None
+        f"{_CPU}/cpuN/cpuidle/state*", _deepest_idle_s, "cpu-frequency")] = None
     transparent_hugepage: Annotated[str | None, _thp("What memory is given in huge pages: always, madvise or never.",
         f"{_THP}/enabled", _transparent_hugepage("enabled"))] = None
     transparent_hugepage_defrag: Annotated[str | None, _thp("When memory is moved together to make huge pages.",

@@ -141,7 +141,7 @@ CASES: list[tuple[Mapping[str, Any], str, str, str]] = [
     ({"limits.cpu_group_depth": 30}, "against-cpu-groups", "note", "is 2 here and 30 in other.json"),
     ({"runtime": "docker"}, "against-runtime", "note", "host"),
     ({"machine.clocksource": "hpet"}, "against-clock", "warning", "is tsc here and hpet in other.json"),
-    ({"machine.governor": "powersave"}, "against-frequency", "warning", "is performance here and powersave in"),
+    ({"machine.governor": "powersave"}, "against-cpu-frequency", "warning", "is performance here and powersave in"),
     ({"machine.transparent_hugepage": "never"}, "against-huge-pages", "warning", "is madvise here and never in"),
     ({"machine.numa_balancing": True}, "against-numa-balancing", "warning", "is no here and yes in other.json"),
     ({"machine.infiniband": ["mlx5_0"]}, "against-network", "warning", "is none here and mlx5_0 in other.json"),
