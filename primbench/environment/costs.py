@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import contextlib
 import ctypes
 import mmap
 import os
@@ -61,10 +62,13 @@ def calls_s(root: Path) -> dict[str, float]:
     """Seconds that other system calls take, by name, with what Python adds: a filter that the kernel knows to let
     getppid pass, or a tracer that asked for a few calls alone, slows these and not that one.
 
-    mmap: mapping a page and unmapping it. clone: starting a thread and waiting until it runs. futex: waking nobody.
+    mmap: mapping a page and unmapping it. clone: starting a thread and waiting until it runs, left out where none may
+    be started. futex: waking nobody.
     """
     libc = ctypes.CDLL(None)
-    found = {"mmap": _call_s(_mapping(libc), _FEW_CALLS), "clone": _call_s(_start_thread, _STARTS)}
+    found = {"mmap": _call_s(_mapping(libc), _FEW_CALLS)}
+    with contextlib.suppress(RuntimeError):  # as Python has it
+        found["clone"] = _call_s(_start_thread, _STARTS)
     number = FUTEX.get(os.uname().machine)
     return found if number is None else found | {"futex": _call_s(_waking(libc, number), _FEW_CALLS)}
 

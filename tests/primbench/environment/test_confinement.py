@@ -130,6 +130,17 @@ def test_several_system_calls_are_timed_by_name() -> None:
     assert min(found.values()) > 0
 
 
+def test_where_no_thread_may_be_started_the_other_calls_are_timed() -> None:
+    """Each asks for a larger stack than there may be addresses."""
+    tell = (
+        "import pathlib, resource, threading; from primbench.environment import costs\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28)); threading.stack_size(2**30)\n"
+        "print(*costs.calls_s(pathlib.Path('/')))"
+    )
+    done = subprocess.run([sys.executable, "-c", tell], capture_output=True, text=True, check=True)
+    assert ["mmap"] == [name for name in done.stdout.split() if name != "futex"]
+
+
 def test_what_is_compiled_in_a_folder_mounted_noexec_cannot_be_loaded(tmp_path: Path) -> None:
     tell = (
         "from pathlib import Path; from primbench.environment.filesystems import noexec as ask; print(*ask(Path('/')))"
