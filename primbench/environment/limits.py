@@ -62,61 +62,63 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         "/sys/devices/system/cpu/cpuN/topology", _cores_allowed)] = None
     memory_nodes_allowed: Annotated[list[Whole] | None, _limit(
         "NUMA nodes that it may take memory from, by its cpuset.",
-        "/proc/self/status Mems_allowed_list", _memory_nodes_allowed, "memory")] = None
+        "/proc/self/status Mems_allowed_list", _memory_nodes_allowed, "memory")] = UNREAD
     cpu_quota: Annotated[Amount | None, _limit(
         "CPUs' worth of time that the control groups grant, the smallest of those above this process.",
-        "control group: cpu.max or cpu.cfs_quota_us", _cpu_quota, "cpus", by_doctor=True)] = None
+        "control group: cpu.max or cpu.cfs_quota_us", _cpu_quota, "cpus", by_doctor=True)] = UNREAD
     cpu_period_s: Annotated[Seconds | None, _limit("The period in which that quota may be used up.",
-        "control group: cpu.max or cpu.cfs_period_us", _cpu_period_s, "cpus", by_doctor=True)] = None
+        "control group: cpu.max or cpu.cfs_period_us", _cpu_period_s, "cpus", by_doctor=True)] = UNREAD
     memory_limit_bytes: Annotated[Whole | None, _limit(
         "Memory beyond which a control group refuses more or slows down who takes it, the smallest of those above.",
         "control group: memory.max, memory.high or memory.limit_in_bytes", _memory_limit_bytes, "memory",
-        less_is_slower=True)] = None
+        less_is_slower=True)] = UNREAD
     cpu_weight: Annotated[Whole | None, _limit(
         "The weight of the control groups above, the smallest, where it is below the usual 100: 1024 shares of v1.",
         "control group: cpu.weight or cpu.shares", _cpu_weight, "priority", less_is_slower=True)
-    ] = None
+    ] = UNREAD
     niceness: Annotated[int | None, _limit("From -20, the first to come, to 19, the last, within its policy.",
-        "getpriority()", _niceness, "priority", more_is_slower=True)] = UNREAD
+        "getpriority()", _niceness, "priority", more_is_slower=True, since="io_limits")] = UNREAD
     session_niceness: Annotated[int | None, _limit(
         "The niceness beside programs of other sessions, among which a kernel with autogroups shares CPUs out first "
         "(sched(7)); 0 where it has none.",
-        "/proc/self/autogroup", _session_niceness, "priority", more_is_slower=True)] = UNREAD
+        "/proc/self/autogroup", _session_niceness, "priority", more_is_slower=True, since="io_limits")] = UNREAD
     scheduling: Annotated[str | None, _limit("The scheduling policy, such as other, batch, idle or fifo.",
-        "sched_getscheduler()", _scheduling, "priority")] = UNREAD
+        "sched_getscheduler()", _scheduling, "priority", since="io_limits")] = UNREAD
     cpu_group_depth: Annotated[Whole | None, _limit(
         "How many control groups that share out CPU time it lies in, one within the other.",
         "/proc/self/cgroup", _cpu_group_depth, "cpu-groups", layer="confinement",
         is_no_limit=False, more_is_slower=True)] = None
     cgroup_version: Annotated[str | None, _limit("The control groups that are mounted here: v1, v2 or hybrid.",
-        "/proc/self/mountinfo", lambda root, pid: cgroup_version(root))] = None
+        "/proc/self/mountinfo", lambda root, pid: cgroup_version(root))] = UNREAD
     periods: Annotated[Whole | None, _counter(
         "In how many periods of its quota the control group that was held back most has run, since it was made.",
-        "control group: cpu.stat nr_periods", _periods)] = None
+        "control group: cpu.stat nr_periods", _periods)] = UNREAD
     throttled_periods: Annotated[Whole | None, _counter("In how many of these it was held back.",
-        "control group: cpu.stat nr_throttled", _throttled_periods)] = None
+        "control group: cpu.stat nr_throttled", _throttled_periods)] = UNREAD
     throttled_s: Annotated[Seconds | None, _counter("For how long it was held back.",
-        "control group: cpu.stat throttled_usec or throttled_time", _throttled_s)] = None
+        "control group: cpu.stat throttled_usec or throttled_time", _throttled_s)] = UNREAD
     out_of_memory_kills: Annotated[Whole | None, _counter(
         "How many processes of the control groups were killed since memory ran out.",
-        "control group: memory.events or memory.oom_control", _out_of_memory_kills)] = None
+        "control group: memory.events or memory.oom_control", _out_of_memory_kills)] = UNREAD
     memlock_bytes: Annotated[Whole | None, _limit("Memory that may be locked, by the soft limit.",
-        "getrlimit(RLIMIT_MEMLOCK)", soft_limit(resource.RLIMIT_MEMLOCK, "Max locked memory"), "shared-memory")] = None
+        "getrlimit(RLIMIT_MEMLOCK)", soft_limit(resource.RLIMIT_MEMLOCK, "Max locked memory"), "shared-memory")
+    ] = UNREAD
     open_files: Annotated[Whole | None, _limit("How many files may be open at once, by the soft limit.",
         "getrlimit(RLIMIT_NOFILE)", soft_limit(resource.RLIMIT_NOFILE, "Max open files"), "open-files",
-        by_doctor=True)] = None
+        by_doctor=True)] = UNREAD
     stack_bytes: Annotated[Whole | None, _limit("What each thread is given room for, by the soft limit.",
-        "getrlimit(RLIMIT_STACK)", soft_limit(resource.RLIMIT_STACK, "Max stack size"), "stacks")] = UNREAD
+        "getrlimit(RLIMIT_STACK)", soft_limit(resource.RLIMIT_STACK, "Max stack size"), "stacks",
+        since="io_limits")] = UNREAD
     address_space_bytes: Annotated[Whole | None, _limit("Addresses that may be in use, by the soft limit.",
         "getrlimit(RLIMIT_AS)", soft_limit(resource.RLIMIT_AS, "Max address space"), "address-space",
-        less_is_slower=True)] = UNREAD
+        less_is_slower=True, since="io_limits")] = UNREAD
     file_size_bytes: Annotated[Whole | None, _limit("How large a file may be made, by the soft limit.",
         "getrlimit(RLIMIT_FSIZE)", soft_limit(resource.RLIMIT_FSIZE, "Max file size"), "file-size",
-        less_is_slower=True)] = UNREAD
+        less_is_slower=True, since="io_limits")] = UNREAD
     cpu_time_limit_s: Annotated[Seconds | None, _limit(
         "CPU time on all CPUs together after which a process is killed, by the soft limit.",
         "getrlimit(RLIMIT_CPU)", soft_limit(resource.RLIMIT_CPU, "Max cpu time"), "cpu-time",
-        less_is_slower=True)] = UNREAD
+        less_is_slower=True, since="io_limits")] = UNREAD
     data_bytes: Annotated[Whole | None, _limit("Memory that it may write to, beside files, by the soft limit.",
         "getrlimit(RLIMIT_DATA)", soft_limit(resource.RLIMIT_DATA, "Max data size"), "address-space",
         less_is_slower=True)] = UNREAD
@@ -149,17 +151,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         "Policies of threads that have another than the first one, such as idle, and how many these threads are.",
         "/proc/self/task, sched_getscheduler()", threads.thread_scheduling, "thread-order")] = None
     descriptors: Annotated[Whole | None, _counter("Files that were open when this was read, inherited ones among them.",
-        "/proc/self/fd", _descriptors)] = None
+        "/proc/self/fd", _descriptors)] = UNREAD
     processes_max: Annotated[Whole | None, _limit(
         "Processes and threads that there may be in the control groups, the smallest of those above.",
-        "control group: pids.max", _processes_max, "processes", by_doctor=True)] = None
+        "control group: pids.max", _processes_max, "processes", by_doctor=True)] = UNREAD
     processes_free: Annotated[Whole | None, _counter("How many more of them may start now.",
-        "control group: pids.max and pids.current", _processes_free)] = None
+        "control group: pids.max and pids.current", _processes_free)] = UNREAD
     processes_refused: Annotated[Whole | None, _counter("How often one of them was refused.",
-        "control group: pids.events max", _processes_refused)] = None
+        "control group: pids.events max", _processes_refused)] = UNREAD
     processes_own_max: Annotated[Whole | None, _limit(
         "Processes and threads that its user may have, to which root is not held.",
-        "getrlimit(RLIMIT_NPROC)", soft_limit(resource.RLIMIT_NPROC, "Max processes"), "processes", by_doctor=True)
+        "getrlimit(RLIMIT_NPROC)", soft_limit(resource.RLIMIT_NPROC, "Max processes"), "processes", by_doctor=True,
+        since="io_limits")
     ] = UNREAD
     io_limits: Annotated[list[str] | None, _limit(
         "Bytes and operations a second that the control groups grant of each disk, such as 8:0 rbps=1048576.",
@@ -168,11 +171,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     ] = UNREAD
     reread_bytes: Annotated[Whole | None, _counter(
         "Files that were read again since a memory limit had taken them out of the cache, since the group was made.",
-        "control group: memory.stat workingset_refault_file", _reread_bytes)] = None
+        "control group: memory.stat workingset_refault_file", _reread_bytes)] = UNREAD
     shm_bytes: Annotated[Whole | None, _limit("The size of /dev/shm.",
-        "statvfs(/dev/shm)", _shm_bytes, "shared-memory")] = None
+        "statvfs(/dev/shm)", _shm_bytes, "shared-memory")] = UNREAD
     shm_free_bytes: Annotated[Whole | None, _counter("What is free of that.",
-        "statvfs(/dev/shm)", _shm_free_bytes)] = None
+        "statvfs(/dev/shm)", _shm_free_bytes)] = UNREAD
     # fmt: on
     missing: dict[str, str] = {}
 

@@ -40,26 +40,22 @@ def _read(fact: Fact, root: Path, pid: int, *, of_machine: bool) -> Any:
     return fact.value(root, pid)
 
 
-@functools.cache
-def _late(kind: type) -> dict[str, Fact]:
-    """The facts that files of an older primbench do not have, and whose None is not known to be so for that."""
-    late = {field.name for field in msgspec.structs.fields(kind) if field.default is UNREAD}
-    return {name: fact for name, fact in facts_of(kind).items() if name in late}
-
-
 def note_unread(found: Any) -> None:
     """Gives each fact that a file does not have a reason, in place of UNREAD.
 
-    A file that went through another primbench since has None in its place: there one of them tells that can be none.
+    What has gone through another primbench since has None there, which ``since`` tells from no limit.
     """
     kind: type = type(found)
-    facts = _late(kind)
-    unsaid = [name for name in facts if name not in found.missing and getattr(found, name) in (None, UNREAD)]
-    is_old = not all(facts[name].is_no_limit for name in unsaid)
-    for name in unsaid:
-        if is_old or getattr(found, name) is UNREAD:
+    for name, fact in facts_of(kind).items():
+        value = getattr(found, name)
+        if name not in found.missing and (value is UNREAD or (value is None and _is_unread(found, fact.since))):
             msgspec.structs.force_setattr(found, name, None)
             msgspec.structs.force_setattr(found, "missing", found.missing | {name: NOT_READ_YET})
+
+
+def _is_unread(found: Any, name: str | None) -> bool:
+    """Whether a fact is not known though there is no reason why."""
+    return name is not None and name not in found.missing and getattr(found, name) in (None, UNREAD)
 
 
 def word(path: Path) -> str:

@@ -112,10 +112,10 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
         entry=configuration.of_variable)] = {}
     files: Annotated[dict[str, str] | None, _stack(
         "Configuration files that were found, such as /etc/nccl.conf, with the SHA-256 of each.",
-        "/etc/nccl.conf, ~/.nccl.conf, files named by variables", _files, entry=configuration.of_file)] = {}
+        "/etc/nccl.conf, ~/.nccl.conf, files named by variables", _files, entry=configuration.of_file)] = None
     caches: Annotated[dict[str, str] | None, _own(
         "By the variable that names a cache's folder, or would, whether one can be kept there: writable, or why not.",
-        "access() of the folders that variables name", configuration.cache_folders, entry=_of_caches)] = {}
+        "access() of the folders that variables name", configuration.cache_folders, entry=_of_caches)] = None
     uncompiled: Annotated[dict[str, str] | None, _own(
         "By package whose modules have no .pyc files that are up to date, whether the next one is kept.",
         "__pycache__ of packages on sys.path", bytecode.uncompiled, "files", layer="confinement",

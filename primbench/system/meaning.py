@@ -75,6 +75,8 @@ class Fact(NamedTuple):
     """Whether it can be told of another process; else it is of this process or of the machine alone."""
     is_no_limit: bool = False
     """Whether None without a reason is "no limit"; of others it is that an older primbench did not read it."""
+    since: str | None = None
+    """The field that came with it and is never none: where that was not read, None is not "no limit" here."""
     noted_from: float | None = None
     """By how much more it is told of while a case runs: 0 is any other value, infinity is read again and not compared.
 

@@ -21,8 +21,30 @@ from primbench.environment.software import Blas, Software
 from primbench.numa.topology import GpuPlace, Link, Node, Topology
 from primbench.system.cores import Package
 from primbench.system.gpu import Gpu
+from primbench.system.meaning import facts_of
 
 PCI = ("0000:17:00.0", "0000:ca:00.0")
+
+LIMITS: dict[str, Any] = dict.fromkeys(facts_of(Limits)) | {
+    "cpus_allowed": [0, 1, 2, 3, 8, 9, 10, 11],
+    "cores_allowed": 4,
+    "memory_nodes_allowed": [0, 1],
+    "cpu_group_depth": 2,
+    "thread_cpus": {},
+    "thread_niceness": {},
+    "thread_scheduling": {},
+    "cgroup_version": "v2",
+    "shm_bytes": 2**36,
+    "shm_free_bytes": 2**36,
+    "memlock_bytes": 2**20,
+    "open_files": 2**16,
+    "stack_bytes": 2**23,
+    "address_space_bytes": 2**40,
+    "file_size_bytes": 2**40,
+    "descriptors": 6,
+    "io_limits": [],
+}
+"""Of all other limits there is none."""
 
 HEALTHY = Place(
     environment=Environment(
@@ -57,34 +79,7 @@ HEALTHY = Place(
             cores_by_package=[4, 4],
             acs_redirect=[],
         ),
-        limits=Limits(
-            cpus_allowed=[0, 1, 2, 3, 8, 9, 10, 11],
-            cores_allowed=4,
-            memory_nodes_allowed=[0, 1],
-            cpu_group_depth=2,
-            cgroup_version="v2",
-            niceness=None,
-            session_niceness=None,
-            scheduling=None,
-            cpu_time_limit_s=None,
-            data_bytes=None,
-            resident_bytes=None,
-            file_locks_max=None,
-            realtime_limit_s=None,
-            thread_cpus={},
-            thread_niceness={},
-            thread_scheduling={},
-            processes_own_max=None,
-            shm_bytes=2**36,
-            shm_free_bytes=2**36,
-            memlock_bytes=2**20,
-            open_files=2**16,
-            stack_bytes=2**23,
-            address_space_bytes=2**40,
-            file_size_bytes=2**40,
-            descriptors=6,
-            io_limits=[],
-        ),
+        limits=Limits(**LIMITS),
         confinement=Confinement(
             runtime=Runtime(name="host", in_container=False, evidence=["/ is a plain file system"]),
             seccomp="disabled",
@@ -124,6 +119,7 @@ HEALTHY = Place(
             python_build="GCC 13.2.0, LTO, PGO",
             libc="glibc 2.39",
             packages={"numpy": "2.4.0"},
+            files={},
             libraries={"libcuda": [Library(path="/usr/lib/libcuda.so.580.1", version="580.1", build_id="ab")]},
             preloads={},
             providers={
