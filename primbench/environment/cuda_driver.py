@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-STARTS = "it starts"
+STARTS = "CUDA_SUCCESS"
 _NEEDED = re.compile(r"/dev/nvidia(-uvm|ctl|[0-9]+)")
 _ANSWER_WITHIN_S = 60.0  # without persistence mode each GPU takes 1 to 3 s
 _ASK = "from primbench.environment import cuda_driver; print(cuda_driver.start())"
 
 
 def answer(root: Path) -> str:
-    """What cuInit() gives: that it starts, or the name of its error. It makes no context.
+    """What cuInit() gives, by the driver's name of it. It makes no context.
 
     It is asked in a process of its own, unless this one has the driver by now. Raises LookupError where NVML lists no
     GPU, or there is no driver's library; PlacementError where NVML cannot be used.

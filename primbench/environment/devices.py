@@ -43,7 +43,7 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
         "$CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_control, "mps")] = None
     mps_of_another: Annotated[bool | None, _confined("Whether that is of a user that is neither root nor this one.",
         "owner of the pipe in $CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_of_another, "mps")] = None
-    cuda: Annotated[str | None, _confined("That CUDA starts here, or the name of its error.",
+    cuda: Annotated[str | None, _confined("What CUDA answers when it is started here: CUDA_SUCCESS.",
         "cuInit()", cuda_driver.answer, "cuda-start", of_others=False)] = None
     refused_files: Annotated[dict[str, str] | None, _confined(
         "Device files that CUDA opens and may not here, each with the error, as EPERM by a control group.",

@@ -138,7 +138,6 @@ class Compiled(Network, name="compiled"):
     def flop(self, batch_size):
         return 2 * 3 * 2 * batch_size
 """
-RNN = "rnn = [{ hidden_size = 512, batch_size = 16, seq_len = 25, cell = 'lstm' }]"
 PRODUCT16 = "gemm = [{ m = 256, n = 256, k = 256, dtype = 'bfloat16' }]"
 ON_A_DISK = 'files = [{ bytes = 33554432, what = ["read", "mmap"], page_cache = "cold" }]'
 KEPT = 'files = [{ bytes = 67108864, what = "read" }, { bytes = 67108864, what = "mmap" }]'
@@ -401,7 +400,7 @@ EFFECTS = {
                                 beside=two_disks),
     "dropped cache": Effect(f"host:{MARK},env.TMPDIR=PATH", (GETPPID, KEPT), beside=late(drop_late)),
     "one thread": Effect("host:env.OMP_NUM_THREADS=1", (GETPPID, PRODUCT), backend="torch"),
-    "other kernels of oneDNN": Effect(f"host:env.PYTHONPATH=FOLDER/older,threads=1,{MARK}", (GETPPID, RNN, PRODUCT16),
+    "other kernels of oneDNN": Effect(f"host:env.PYTHONPATH=FOLDER/older,threads=1,{MARK}", (GETPPID, PRODUCT16),
                                       against="host:env.PYTHONPATH=FOLDER/older,threads=1", backend="torch"),
     "harmless arenas": Effect("host:env.MALLOC_ARENA_MAX=1", (LAUNCH, PRODUCT)),
     "harmless search path": Effect(f"host:{MARK},env.PATH={':'.join(f'/opt/{each}' for each in range(300))}:/usr/bin",

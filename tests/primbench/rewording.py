@@ -37,7 +37,6 @@ _OF_NVML = {  # nvmlClocksEventReasonGpuIdle and so on, nvmlGpuFabricState_t
 # Values of facts: files have them so.
 _OF_FACTS = {
     "not found",
-    "it starts",
     "RoCE v2",
     "working folder",
     "shared memory",

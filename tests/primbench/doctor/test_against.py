@@ -136,7 +136,7 @@ CASES: list[tuple[Mapping[str, Any], str, str, str]] = [
         {"devices.cuda": "CUDA_ERROR_UNKNOWN"},
         "against-cuda-start",
         "problem",
-        "is it starts here and CUDA_ERROR_UNKNOWN",
+        "is CUDA_SUCCESS here and CUDA_ERROR_UNKNOWN",
     ),
     ({"limits.cpu_group_depth": 30}, "against-cpu-groups", "note", "is 2 here and 30 in other.json"),
     ({"runtime": "docker"}, "against-runtime", "note", "host"),
