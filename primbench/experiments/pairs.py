@@ -162,7 +162,11 @@ class _Pairs:
         if reason is not None:
             self.alone[_shared(cases[0])] = reason
             return False
-        self.session.prepare([case for case in cases if _place(case) not in self.absent])
+        there = [case for case in cases if _place(case) not in self.absent]
+        for case in there:  # what came up was ended where another was tried alone
+            if (yield from self._open(case)) is not None:
+                return False
+        self.session.prepare(there)
         return True
 
     def _found_to_be_alone(self, cases: Sequence[Case]) -> Generator[Worker | Record, None, str | None]:

@@ -270,6 +270,12 @@ def test_an_arm_that_cannot_be_had_is_skipped_with_the_reason_told_once_and_trie
     assert {"here", "there"} == set(done.started)
 
 
+def test_an_arm_that_cannot_be_had_ends_none_of_those_that_wait_for_their_time() -> None:
+    done = ran([HERE, Arm(name="bound", affinity=(4000,)), THERE], [LAUNCH])
+    assert {("here", "ok"), ("bound", "skipped"), ("there", "ok")} == {*done.statuses}
+    assert {"bound has affinity=4000, which turns on one CPU would not show"} == done.why_alone
+
+
 def test_a_worker_that_is_not_admitted_runs_no_case_and_is_kept_in_the_file() -> None:
     """As if the NumPy of the second arm were another."""
 
