@@ -14,6 +14,8 @@ from primbench.doctor.checks import checks as looked_for
 from primbench.doctor.checks import well_of
 from primbench.environment.container import Runtime
 from primbench.environment.fingerprint import facts
+from primbench.environment.libraries import Library
+from primbench.environment.software import Blas
 from primbench.environment.words import in_words, unit_of
 from primbench.numa.topology import Node
 from primbench.problem import fields_of
@@ -156,7 +158,7 @@ def environment() -> Iterator[str]:
     for name, rows in groups.items():
         yield from ("", f"## {name}", "")
         yield from _table([*_OF_FACTS, "where it is read"], rows)
-    for kind in (Gpu, Node, Runtime):
+    for kind in (Gpu, Node, Runtime, Library, Blas):
         yield from ("", f"## {kind.__name__}", "", _prose(kind.__doc__ or ""), "")
         yield from _table(_OF_FACTS, [[name, *_told_of(name, fact)] for name, fact in facts_of(kind).items()])
 

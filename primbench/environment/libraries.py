@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -77,16 +77,12 @@ def of_provider(what: str) -> Fact:
 
 
 class Library(msgspec.Struct, frozen=True, kw_only=True):
-    """A file mapped into this process. version: from its name, where it is there. build_id: from its notes, in hex.
+    """A file mapped into this process. None is unknown, with the reason in ``missing`` under the field's name."""
 
-    Two files with one build id are the same library, wherever they lie. size_bytes tells apart those that have none,
-    which wheels with changed names lack. missing: as everywhere.
-    """
-
-    path: str
-    version: str | None = None
-    build_id: str | None = None
-    size_bytes: int | None = None
+    path: Annotated[str, Fact("Where it lies.")]
+    version: Annotated[str | None, Fact("What its name says of its version.")] = None
+    build_id: Annotated[str | None, Fact("By its notes, in hex: two files that share it are the same library.")] = None
+    size_bytes: Annotated[int | None, Fact("Its size, which tells those apart that have no build id.")] = None
     missing: dict[str, str] = {}
 
     @property

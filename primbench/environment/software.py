@@ -55,13 +55,13 @@ _MOST_ENTRIES = 100_000  # takes 0.04 s
 
 
 class Blas(msgspec.Struct, frozen=True, kw_only=True):
-    """A BLAS or threading library at work. architecture: the family of kernels it chose for this CPU."""
+    """A BLAS or threading library at work."""
 
-    name: str
-    path: str
-    version: str | None = None
-    architecture: str | None = None
-    threads: Whole | None = None
+    name: Annotated[str, Fact("What it is called, such as openblas.")]
+    path: Annotated[str, Fact("Where it lies.")]
+    version: Annotated[str | None, Fact("Its version.")] = None
+    architecture: Annotated[str | None, Fact("The family of kernels that it chose for this CPU.")] = None
+    threads: Annotated[Whole | None, Fact("How many threads compute in it.")] = None
 
 
 _stack = functools.partial(Fact, layer="stack")
