@@ -54,6 +54,19 @@ TINY = "gemm = [{ m = 64, n = 64, k = 64 }]"
 MARK = "env.PROVOKED=1"
 LOOK_S = 0.03
 MOST_SHOWN = 80  # of an arm
+LONG = "gemm = [{ m = 3000, n = 3000, k = 3000 }]"
+POOL = """
+import os, threading, time
+
+def change():
+    first, own = os.getpid(), threading.get_native_id()
+    while True:
+        for each in {*map(int, os.listdir("/proc/self/task"))} - {first, own}:
+            if "PROVOKED" in os.environ: DO
+        time.sleep(0.05)
+
+threading.Thread(target=change, daemon=True).start()
+"""
 AT_START = {  # folder -> what a Python runs at its start that has it in its search path
     "profiled": "import sys\nsys.setprofile(lambda *_: None)\n",
     "hidden": "import os\nif 'PROVOKED' in os.environ:\n import time, numpy\n real = numpy.matmul\n"
@@ -66,18 +79,10 @@ AT_START = {  # folder -> what a Python runs at its start that has it in its sea
     " resource.setrlimit(resource.RLIMIT_RTTIME, (10**6, 10**6))\n",
     "forks": "import os\nif 'PROVOKED' in os.environ:\n"
     " os.register_at_fork(after_in_child=lambda: os.sched_setaffinity(0, {0}))\n",
-    "pool": """
-import os, threading, time
-
-def bind():
-    first, own = os.getpid(), threading.get_native_id()
-    while True:
-        for each in {*map(int, os.listdir("/proc/self/task"))} - {first, own}:
-            if "PROVOKED" in os.environ: os.sched_setaffinity(each, {0})
-        time.sleep(0.05)
-
-threading.Thread(target=bind, daemon=True).start()
-""",
+    "realtime": "import os, resource\nif 'PROVOKED' in os.environ:\n"
+    " resource.setrlimit(resource.RLIMIT_RTTIME, (200_000, 200_000))\n",
+    "bound": POOL.replace("DO", "os.sched_setaffinity(each, {0})"),
+    "nice": POOL.replace("DO", "os.setpriority(os.PRIO_PROCESS, each, 19)"),
     "calls": """
 import ctypes, os, struct
 
@@ -389,8 +394,12 @@ EFFECTS = {
     "data limit": Effect("host:rlimit-data=300MiB", (GETPPID, ALLOCATED)),
     "slow mmap": Effect(f"host:env.PYTHONPATH=FOLDER/calls,{MARK}", (LAUNCH, START),
                        against="host:env.PYTHONPATH=FOLDER/calls"),
-    "bound pool": Effect(f"host:env.PYTHONPATH=FOLDER/pool,{MARK}", (GETPPID, PRODUCT),
-                        against="host:env.PYTHONPATH=FOLDER/pool", backend="torch"),
+    "bound pool": Effect(f"host:env.PYTHONPATH=FOLDER/bound,{MARK}", (GETPPID, PRODUCT),
+                         against="host:env.PYTHONPATH=FOLDER/bound", backend="torch"),
+    "nice pool": Effect(f"host:env.PYTHONPATH=FOLDER/nice,{MARK}", (GETPPID, PRODUCT),
+                        against="host:env.PYTHONPATH=FOLDER/nice", backend="torch", beside=a_busy_process),
+    "realtime limit": Effect(f"host:policy=rr,threads=1,env.PYTHONPATH=FOLDER/realtime,{MARK}", (GETPPID, LONG),
+                             against="host:policy=rr,threads=1,env.PYTHONPATH=FOLDER/realtime"),
     "bound loaders": Effect(f"host:env.PYTHONPATH=FOLDER/forks,{MARK}", (GETPPID, LOADED),
                            against="host:env.PYTHONPATH=FOLDER/forks", backend="torch"),
     "noexec": Effect(f"host:env.TMPDIR={NO_EXEC}/noexec", (GETPPID, COMPILED), backend="torch",
