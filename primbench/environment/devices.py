@@ -19,8 +19,6 @@ from primbench.system.gpu_processes import devices_of
 from primbench.system.meaning import Fact, facts_of
 from primbench.system.processes import environ_of, folder_of, root_of
 
-_OF_GPUS = ("gpus", "cuda", "refused_files")
-"""What takes a second and more, or touches GPUs."""
 _of_one = Fact(layer="limits")  # handed in or not
 _confined = functools.partial(Fact, layer="confinement")
 
@@ -30,7 +28,8 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
 
     # fmt: off
     gpus: Annotated[list[Gpu] | None, Fact("The GPUs that this process sees, where they were asked for.",
-        "NVML; of another process, those that it has open", _gpus, layer="machine", entry=_of_one)] = None
+        "NVML; of another process, those that it has open", _gpus, layer="machine", entry=_of_one,
+        asks_gpus=True)] = None
     gpu_files: Annotated[list[str] | None, _confined(
         "NVIDIA's device files, and /dev/dxg, by which WSL2 reaches GPUs of any maker.",
         "/dev/nvidia*, /dev/dxg", _gpu_files)] = None
@@ -44,10 +43,11 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
     mps_of_another: Annotated[bool | None, _confined("Whether that is of a user that is neither root nor this one.",
         "owner of the pipe in $CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_of_another, "mps")] = None
     cuda: Annotated[str | None, _confined("What CUDA answers when it is started here: CUDA_SUCCESS.",
-        "cuInit()", cuda_driver.answer, "cuda-start", of_others=False)] = None
+        "cuInit()", cuda_driver.answer, "cuda-start", of_others=False, asks_gpus=True)] = None
     refused_files: Annotated[dict[str, str] | None, _confined(
         "Device files that CUDA opens and may not here, each with the error, as EPERM by a control group.",
-        "open() of the GPUs' device files", _refused_files, of_others=False, by_doctor=True)] = None
+        "open() of the GPUs' device files", _refused_files, of_others=False, by_doctor=True, asks_gpus=True)
+    ] = None
     gdrdrv_file: Annotated[bool | None, _confined("Whether the device file of GDRCopy is here.",
         "/dev/gdrdrv", lambda root, pid: (root_of(root, pid) / "dev/gdrdrv").exists(), by_doctor=True)] = None
     infiniband_files: Annotated[list[str] | None, _confined("Device files by which adapters are reached.",
@@ -63,7 +63,7 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
 
 def collect(root: Path, pid: int = 0, *, gpus: bool) -> Devices:
     facts = facts_of(Devices)
-    asked = facts if gpus else facts | dict.fromkeys(_OF_GPUS, Fact(read=_not_asked))
+    asked = {name: fact if gpus or not fact.asks_gpus else Fact(read=_not_asked) for name, fact in facts.items()}
     return Devices(**read_all(asked, root, pid))
 
 

@@ -73,6 +73,8 @@ class Fact(NamedTuple):
     """What a difference in the field is one of; None where it is nothing, as in a counter or a moment."""
     of_others: bool = True
     """Whether it can be told of another process; else it is of this process or of the machine alone."""
+    asks_gpus: bool = False
+    """Whether reading it takes a second and more or touches GPUs, so that it has to be asked for."""
     is_no_limit: bool = False
     """Whether None without a reason is "no limit"; of others it is that an older primbench did not read it."""
     since: str | None = None
