@@ -167,7 +167,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     io_limits: Annotated[list[str] | None, _limit(
         "Bytes and operations a second that the control groups grant of each disk, such as 8:0 rbps=1048576.",
         "control group: io.max or blkio.throttle.*_device", _io_limits, "io-limits",
-        is_no_limit=False)
+        is_no_limit=False, since="io_limits")
     ] = UNREAD
     reread_bytes: Annotated[Whole | None, _counter(
         "Files that were read again since a memory limit had taken them out of the cache, since the group was made.",

@@ -46,16 +46,15 @@ def note_unread(found: Any) -> None:
     What has gone through another primbench since has None there, which ``since`` tells from no limit.
     """
     kind: type = type(found)
-    for name, fact in facts_of(kind).items():
-        value = getattr(found, name)
-        if name not in found.missing and (value is UNREAD or (value is None and _is_unread(found, fact.since))):
-            msgspec.structs.force_setattr(found, name, None)
-            msgspec.structs.force_setattr(found, "missing", found.missing | {name: NOT_READ_YET})
+    unsaid = {name: fact for name, fact in facts_of(kind).items() if _is_unread(found, name)}
+    for name in [name for name, fact in unsaid.items() if getattr(found, name) is UNREAD or fact.since in unsaid]:
+        msgspec.structs.force_setattr(found, name, None)
+        msgspec.structs.force_setattr(found, "missing", found.missing | {name: NOT_READ_YET})
 
 
-def _is_unread(found: Any, name: str | None) -> bool:
+def _is_unread(found: Any, name: str) -> bool:
     """Whether a fact is not known though there is no reason why."""
-    return name is not None and name not in found.missing and getattr(found, name) in (None, UNREAD)
+    return name not in found.missing and getattr(found, name) in (None, UNREAD)
 
 
 def word(path: Path) -> str:
