@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from primbench.causes import has_gpus
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 RANK = 1
 
+# CUDA's own libraries, each of which is for all GPUs of its release: what their files lack they have elsewhere, or link
+# as it is needed, such as cuFFT and cuFile on an H200 (CUDA 13.0, 2026-11-27).
+_OF_CUDA = re.compile(r"lib(cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusolver|cusparse|cupti|nccl|npp|nv)\w*\.so.*")
 _NOT_ALLOWED = {"EPERM", "EACCES"}
 
 
@@ -65,7 +69,11 @@ _WAYS = {
 
 def gpu_code(place: Place) -> Iterator[Finding]:
     """Whether the libraries that are loaded bring code for the GPUs that there are."""
-    found = place.environment.software.gpu_code or {}
+    found = {
+        name: code
+        for name, code in (place.environment.software.gpu_code or {}).items()
+        if not _OF_CUDA.fullmatch(name)
+    }
     for capability in sorted({gpu.compute_capability for gpu in place.gpus if gpu.compute_capability}):
         ways = lacking(found, capability)
         for how, what in _WAYS.items():

@@ -117,8 +117,8 @@ class Beside(NamedTuple):
 
 
 def _is_of_batches(estimate: Estimate) -> bool:
-    metric = METRICS[estimate.metric]
-    return "batch_s" in (metric.name, metric.samples_of)
+    sampled = METRICS[METRICS[estimate.metric].samples_of or estimate.metric]
+    return sampled.gives_rates and sampled.whose == "CPU"
 
 
 def _read(each_s: float | None, reading_s: float | None) -> float | None:

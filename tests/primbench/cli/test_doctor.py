@@ -44,9 +44,9 @@ def test_fix_prints_commands_with_a_comment_each(monkeypatch: pytest.MonkeyPatch
 def test_worst_comes_first_and_one_reason_is_told_once() -> None:
     findings = [
         Finding(cause="n", severity="note", summary="worth knowing"),
-        Finding(cause="u", severity="unknown", summary="could not be seen", evidence=["a: no such file"]),
+        Finding(cause="u", severity="unknown", summary="could not be seen", values=["a", "no such file"]),
         Finding(cause="p", severity="problem", summary="wrong"),
-        Finding(cause="v", severity="unknown", summary="could not be seen", evidence=["b: no such file"]),
+        Finding(cause="v", severity="unknown", summary="could not be seen", values=["b", "no such file"]),
         Finding(cause="w", severity="warning", summary="moves results"),
         Finding(cause="o", severity="ok", summary="fine"),
     ]

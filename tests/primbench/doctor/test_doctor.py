@@ -501,6 +501,7 @@ CASES: list[tuple[Mapping[str, Any], str, str, list[str]]] = [
 
 # What looks alike and is in order.
 CONTENT: list[tuple[Mapping[str, Any], str]] = [
+    ({"software.gpu_code": {"libcufft.so.12": ["sm_75"], "libcufile.so.0": ["compute_86", "sm_86"]}}, "gpu-code"),
     ({"limits.cpu_quota": 8.0}, "cpu-quota"),
     ({"machine.architecture": "aarch64", "machine.clocksource": "arch_sys_counter"}, "clock"),
     ({"software.variables": {"OMP_NUM_THREADS": "8"}}, "threads"),
