@@ -12,7 +12,7 @@ from primbench.cli import COMMANDS, main
 from primbench.doctor import table
 from primbench.doctor.checks import checks as looked_for
 from primbench.doctor.checks import well_of
-from primbench.environment.container import Runtime
+from primbench.environment.container import ContainerRuntime
 from primbench.environment.fingerprint import facts
 from primbench.environment.libraries import Library
 from primbench.environment.software import Blas
@@ -158,7 +158,7 @@ def environment() -> Iterator[str]:
     for name, rows in groups.items():
         yield from ("", f"## {name}", "")
         yield from _table([*_OF_FACTS, "where it is read"], rows)
-    for kind in (Gpu, Node, Runtime, Library, Blas):
+    for kind in (Gpu, Node, ContainerRuntime, Library, Blas):
         yield from ("", f"## {kind.__name__}", "", _prose(kind.__doc__ or ""), "")
         yield from _table(_OF_FACTS, [[name, *_told_of(name, fact)] for name, fact in facts_of(kind).items()])
 

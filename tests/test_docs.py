@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 
 from primbench.cli import COMMANDS
 from primbench.docs import reference
@@ -17,6 +17,9 @@ from primbench.environment.fingerprint import sources
 from primbench.registry import primitives
 from primbench.report import plain
 from primbench.results.metrics import METRICS
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from primbench.problem import option
-from primbench.problem.ranked import Ranked, Stretch
+from primbench.problem.ranked import Ranked, SummedPart
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Allreduce(Ranked, name="allreduce"):
     op: str = option("sum", "reduction", ("sum",))
     in_place: bool = option(True, "the sum overwrites the input")
 
-    def stretches(self, rank: int) -> list[Stretch]:
-        return [Stretch(range(self.ranks), 0, self.count)]
+    def stretches(self, rank: int) -> list[SummedPart]:
+        return [SummedPart(range(self.ranks), 0, self.count)]
 
     def busbw_factor(self) -> float:
         return 2 * (self.ranks - 1) / self.ranks

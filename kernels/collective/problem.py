@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from primbench.dtypes import itemsize_bytes
 from primbench.errors import InvalidField
 from primbench.problem import option
-from primbench.problem.ranked import Ranked, Stretch
+from primbench.problem.ranked import Ranked, SummedPart
 
 if TYPE_CHECKING:
     from typing import Any
@@ -63,17 +63,17 @@ class Collective(Ranked, name="collective"):
         """Elements that a rank receives."""
         return self.share if self.operation == "reduce_scatter" else self.count
 
-    def stretches(self, rank: int) -> list[Stretch]:
+    def stretches(self, rank: int) -> list[SummedPart]:
         everyone, mine = range(self.ranks), rank * self.share
         match self.operation:
             case "all_gather":
-                return [Stretch((each,), 0, self.share) for each in everyone]
+                return [SummedPart((each,), 0, self.share) for each in everyone]
             case "reduce_scatter":
-                return [Stretch(everyone, mine, self.share)]
+                return [SummedPart(everyone, mine, self.share)]
             case "all_to_all":
-                return [Stretch((each,), mine, self.share) for each in everyone]
+                return [SummedPart((each,), mine, self.share) for each in everyone]
         source = ROOT if self.operation == "broadcast" else (rank - 1) % self.ranks
-        return [Stretch((source,), 0, self.count)]
+        return [SummedPart((source,), 0, self.count)]
 
     def busbw_factor(self) -> float:
         """(n-1)/n for what goes by shares, of which a rank's own stays; else 1."""

@@ -21,7 +21,7 @@ MAX_WORKSPACE_BYTES = 4 * 2**30
 class Choice:
     """The plan for a problem and its workspace, which all calls share: they follow one another on one stream."""
 
-    plan: cudnn_graph.Plan
+    plan: cudnn_graph.EnginePlan
     workspace: Any
 
     def algorithm(self) -> str:
@@ -78,7 +78,9 @@ def _choose(backend: Any, problem: Conv, operands: tuple[Any, Any, Any]) -> Choi
     return choice
 
 
-def _bound(backend: Any, plan: cudnn_graph.Plan, operands: tuple[Any, Any, Any], workspace: Any) -> cudnn_graph.Call:
+def _bound(
+    backend: Any, plan: cudnn_graph.EnginePlan, operands: tuple[Any, Any, Any], workspace: Any
+) -> cudnn_graph.EngineCall:
     from primbench.cuda import cudnn, cudnn_conv, cudnn_graph
 
     identities = (cudnn_conv.X, cudnn_conv.W, cudnn_conv.Y)

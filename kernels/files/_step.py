@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from primbench.datasets.cooling import cooling
-from primbench.datasets.folder import Folder, said
+from primbench.datasets.folder import DataFolder, said
 from primbench.errors import UnsupportedCase
 from primbench.kernels.files._content import stretch
 from primbench.kernels.files._reader import Share
@@ -35,7 +35,7 @@ def step_of(problem: Files, contents: Array) -> Step:
     cannot be written to.
     """
     with contextlib.ExitStack() as opened:
-        folder = Folder("" if problem.path == TMPDIR else problem.path)
+        folder = DataFolder("" if problem.path == TMPDIR else problem.path)
         opened.callback(folder.remove)
         with said(folder.path):
             folder.check_space(problem.files, problem.bytes_moved())
@@ -120,7 +120,7 @@ def _shares(problem: Files, paths: Sequence[str], contents: Array) -> list[Share
     return [Share(problem, paths, part, held) for part in parts]
 
 
-def _ready(problem: Files, folder: Folder, shares: Sequence[Share], opened: contextlib.ExitStack) -> Team:
+def _ready(problem: Files, folder: DataFolder, shares: Sequence[Share], opened: contextlib.ExitStack) -> Team:
     """The readers after a first call. Raises UnsupportedCase where the file system has no such access."""
     try:
         team = team_of(shares, problem.reader, opened)
@@ -137,7 +137,7 @@ def _ready(problem: Files, folder: Folder, shares: Sequence[Share], opened: cont
     return team
 
 
-def _where(problem: Files, folder: Folder, paths: Sequence[str]) -> str:
+def _where(problem: Files, folder: DataFolder, paths: Sequence[str]) -> str:
     """The file system, and about how much of the files the page cache has after a call, if that is not all."""
     share = attempt({}, "", lambda: held_share(paths)) if problem.access != "direct" else None
     if share is None or share > 1 - COLD:

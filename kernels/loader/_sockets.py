@@ -7,7 +7,7 @@ import multiprocessing
 import os
 from typing import TYPE_CHECKING, Any
 
-from primbench.datasets.folder import Folder
+from primbench.datasets.folder import DataFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ def sockets_kept(workers: int, opened: contextlib.ExitStack) -> Iterator[None]:
     if not workers:
         yield
         return
-    folder = Folder("")
+    folder = DataFolder("")
     opened.callback(folder.remove)
     this: Any = multiprocessing.current_process()
     config = this._config  # noqa: SLF001  # has no public name; workers get a copy

@@ -10,7 +10,7 @@ from primbench.cuda.copies import HostMemory
 
 if TYPE_CHECKING:
     from primbench.cuda.copies import Copy, DeviceMemory
-    from primbench.cuda.kernels import Prepared
+    from primbench.cuda.kernels import PreparedKernel
 
 THREADS = 512  # with a block on each multiprocessor, as in nvbandwidth
 
@@ -25,7 +25,7 @@ class Multiprocessors:
         self._blocks = driver.device_attribute(driver.MULTIPROCESSORS)
         self.name = f"copy.cu, {self._blocks} blocks of {THREADS} threads"
 
-    def __call__(self, copy: Copy, stream: int) -> Prepared:
+    def __call__(self, copy: Copy, stream: int) -> PreparedKernel:
         """What enqueues a copy; the caller keeps this object as long."""
         ends = (_address(copy.destination), _address(copy.source), c_ulonglong(copy.source.size_bytes))
         return kernels.launch(self._kernel, self._blocks, THREADS, stream, ends)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.datasets.cooling import cooling
 from primbench.datasets.dataset import Dataset, find, format_of, write
-from primbench.datasets.folder import Folder, said
+from primbench.datasets.folder import DataFolder, said
 from primbench.environment.filesystems import filesystem_of
 from primbench.errors import PrimbenchError
 from primbench.kernels.loader._sockets import sockets_kept
@@ -20,7 +20,7 @@ from primbench.system.page_cache import write_back
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from primbench.datasets.format import Format, Place
+    from primbench.datasets.format import ExamplePlace, Format
     from primbench.kernels.model._step import Inference, Training
     from primbench.kernels.model.problem import Model
     from primbench.problem import Step
@@ -69,7 +69,7 @@ def from_disk(device: str, problem: Model, network: Network, made: Training | In
 
 def _made(form: Format, problem: Model, opened: contextlib.ExitStack) -> str:
     """The path of a new folder of examples, written back to the disk."""
-    folder = Folder("")
+    folder = DataFolder("")
     opened.callback(folder.remove)
     with said(folder.path):
         write(form, folder.path, problem.examples, as_shards=problem.data_format == "shards")
@@ -77,7 +77,7 @@ def _made(form: Format, problem: Model, opened: contextlib.ExitStack) -> str:
     return folder.path
 
 
-def _spread(places: Sequence[Place], count: int) -> list[Place]:
+def _spread(places: Sequence[ExamplePlace], count: int) -> list[ExamplePlace]:
     """So many at equal distances, or all that there are."""
     count = min(count, len(places))
     return [places[number * len(places) // count] for number in range(count)]

@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from primbench.kernels.model._step import Training, autocast
 from primbench.kernels.model._values import gradients
-from primbench.timing.calls import Calls
+from primbench.timing.calls import CallLoop
 from primbench.timing.sampling import Pace, collect, main_rule
 
 if TYPE_CHECKING:
@@ -103,11 +103,11 @@ def in_alternation(backend: Backend, step: Step, other: Step) -> Callable[[Metho
 
 def _timed(backend: Backend, step: Step, count: int, pace: Pace) -> Callable[[], list[float]]:
     """Seconds a call, of ``count`` that are waited for together."""
-    calls = Calls([step])
+    calls = CallLoop([step])
 
     def calls_and_wait() -> None:
         calls(count)
         backend.synchronize()
 
-    take = pace.host_timed(Calls([calls_and_wait]), 1)
+    take = pace.host_timed(CallLoop([calls_and_wait]), 1)
     return lambda: [each / count for each in take()]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.cuda import driver
-from primbench.cuda.cudnn_rnn import Addresses, Recurrent
+from primbench.cuda.cudnn_rnn import Recurrent, RnnAddresses
 from primbench.problem import Step, described
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def cudnn_step(backend: Any, problem: Rnn, operands: Operands, algorithm: str) -
     workspace, reserve = (
         backend.empty((max(1, size),), "int8") for size in (recurrent.workspace_bytes, recurrent.reserve_bytes)
     )
-    addresses = Addresses(
+    addresses = RnnAddresses(
         x=_at(operands.x), h0=_at(operands.h0), weights=_at(weights), workspace=_at(workspace), y=_at(y),
         c0=_at(operands.c0), dy=_at(operands.dy), reserve=_at(reserve),
     )  # fmt: skip
@@ -63,14 +63,14 @@ def cudnn_step(backend: Any, problem: Rnn, operands: Operands, algorithm: str) -
     return described(step, algorithm=f"cuDNN {algorithm}{note}")
 
 
-def _bwd_data(backend: Any, recurrent: Recurrent, a: Addresses, dx: Any, reserve: Any) -> Pass:
+def _bwd_data(backend: Any, recurrent: Recurrent, a: RnnAddresses, dx: Any, reserve: Any) -> Pass:
     """The pass leaves gradients where it found activations: each call needs a reserve as the forward pass left it."""
     left = reserve.copy()
     renew = functools.partial(_copy, backend, _at(reserve), left.data, left.nbytes)
     return Pass([renew, recurrent.bwd_data(a)], dx, ", on a copy of its reserve space, which it overwrites")
 
 
-def _bwd_weights(backend: Any, problem: Rnn, recurrent: Recurrent, a: Addresses, dx: Any) -> Pass:
+def _bwd_weights(backend: Any, problem: Rnn, recurrent: Recurrent, a: RnnAddresses, dx: Any) -> Pass:
     """The gradients of w_hh lie in one piece for each chain: one chain's are the output as they stand."""
     recurrent.bwd_data(a)()
     dweights = backend.empty((recurrent.weight_bytes // dx.itemsize,), problem.dtype)

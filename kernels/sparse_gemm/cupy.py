@@ -21,7 +21,7 @@ def cupy_sparse_gemm(backend: Any, problem: SparseGemm, values: Any, columns: An
 
     c = backend.empty((problem.m, problem.n), problem.dtype)
     kept = [values, columns, row_starts, b, c]  # the plan has addresses only
-    addresses = cusparse.Addresses(*(array.data.ptr for array in kept))
+    addresses = cusparse.SparseAddresses(*(array.data.ptr for array in kept))
 
     def allocate(size_bytes: int) -> int:
         kept.append(backend.empty((size_bytes,), "int8"))

@@ -104,7 +104,7 @@ class Cupy:
                 found[library] = version()
         return found
 
-    def capture(self, enqueue: Callable[[], None]) -> driver.Graph:
+    def capture(self, enqueue: Callable[[], None]) -> driver.DriverGraph:
         from primbench.cuda import driver
 
         return driver.capture(self.stream_handle, enqueue)

@@ -110,7 +110,7 @@ class NumbaCuda:
             found |= _versions("numba-cuda")
         return found
 
-    def capture(self, enqueue: Callable[[], None]) -> driver.Graph:
+    def capture(self, enqueue: Callable[[], None]) -> driver.DriverGraph:
         from numba import cuda
 
         from primbench.cuda import driver

@@ -167,7 +167,7 @@ class TorchGraph:
         if hasattr(self._graph, "raw_cuda_graph"):
             from ctypes import c_void_p
 
-            graph = driver.Graph(c_void_p(self._graph.raw_cuda_graph()), stream)
+            graph = driver.DriverGraph(c_void_p(self._graph.raw_cuda_graph()), stream)
             self.launch, self.longest_path = graph.launch, graph.longest_path
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from primbench.doctor.finding import Activity
     from primbench.doctor.place import Place
     from primbench.problem import Work
+    from primbench.spec.setting import Activity
 
 ON_CPU: tuple[Activity, ...] = ("launch", "everything on the CPU")
 OF_FILES: tuple[Activity, ...] = ("start-up", "data loading")

@@ -20,8 +20,8 @@ from primbench.watching.on_cpus import is_traced, kernel_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.doctor.finding import Activity
     from primbench.doctor.place import Place
+    from primbench.spec.setting import Activity
 
 RANK = 6
 

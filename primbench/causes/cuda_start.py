@@ -69,16 +69,16 @@ _WAYS = {
 
 def gpu_code(place: Place) -> Iterator[Finding]:
     """Whether the libraries that are loaded bring code for the GPUs that there are."""
-    found = {
-        name: code
-        for name, code in (place.environment.software.gpu_code or {}).items()
-        if not _OF_CUDA.fullmatch(name)
-    }
+    found = place.environment.software.gpu_code or {}
+    own = {name: code for name, code in found.items() if not _OF_CUDA.fullmatch(name)}
     for capability in sorted({gpu.compute_capability for gpu in place.gpus if gpu.compute_capability}):
-        ways = lacking(found, capability)
-        for how, what in _WAYS.items():
-            if names := [name for name in ways if ways[name] == how]:
-                yield _lacks(place, names, capability, what)
+        yield from _unlike(place, lacking(own, capability), capability)
+
+
+def _unlike(place: Place, ways: Mapping[str, str], capability: str) -> Iterator[Finding]:
+    for how, what in _WAYS.items():
+        if names := [name for name in ways if ways[name] == how]:
+            yield _lacks(place, names, capability, what)
 
 
 def _lacks(place: Place, names: list[str], capability: str, what: str) -> Finding:

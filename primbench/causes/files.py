@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from primbench.compare.beside import Beside
-    from primbench.doctor.finding import Activity
     from primbench.doctor.place import Place
     from primbench.results.record import Record
+    from primbench.spec.setting import Activity
 
 RANK = 7
 

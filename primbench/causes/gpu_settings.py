@@ -12,8 +12,9 @@ from primbench.units import format_percent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from primbench.doctor.finding import Activity, Severity
+    from primbench.doctor.finding import Severity
     from primbench.doctor.place import Place
+    from primbench.spec.setting import Activity
     from primbench.system.gpu import Gpu
 
 RANK = 2

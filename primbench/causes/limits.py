@@ -14,8 +14,9 @@ from primbench.watching.on_cpus import others_first
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.doctor.finding import Activity, Severity
+    from primbench.doctor.finding import Severity
     from primbench.doctor.place import Place
+    from primbench.spec.setting import Activity
 
 RANK = 4
 

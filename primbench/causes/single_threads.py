@@ -14,9 +14,9 @@ from primbench.watching.on_cpus import left_on_few
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from primbench.doctor.finding import Activity
     from primbench.doctor.place import Place
     from primbench.problem import Work
+    from primbench.spec.setting import Activity
 
 RANK = 4
 

@@ -8,7 +8,7 @@ from primbench.causes import OF_FILES, ON_CPU, WORK
 from primbench.compare.differing import of_setting, set_variables
 from primbench.compare.suspect import LATE, OF_UNKNOWN_EFFECT, Suspect
 from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Activity, Finding, Severity
+from primbench.doctor.finding import Finding, Severity
 from primbench.environment.comparable import meaning_of
 from primbench.environment.configuration import of_variable
 from primbench.spec.variables import INSTRUCTIONS, is_for_libraries
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from primbench.compare.beside import Beside
     from primbench.doctor.place import Place
     from primbench.environment.difference import Difference
+    from primbench.spec.setting import Activity
 
 RANK = 7
 

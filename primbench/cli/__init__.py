@@ -47,7 +47,7 @@ COMMANDS = {
 }
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """Of a command that is none of its own it says which are."""
 
     def resolve_command(
@@ -61,7 +61,7 @@ class Group(click.Group):
             raise click.UsageError(f"No such command {args[0]!r}: {hint}", ctx) from None
 
 
-class LazyGroup(Group):
+class LazyGroup(CommandGroup):
     """Knows its commands by name; primitives are those in kernels/, of installed packages, and of --kernels."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

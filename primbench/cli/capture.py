@@ -14,7 +14,7 @@ from primbench.cli.options import GroupedCommand, grouped, is_typed, kernels_opt
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from primbench.decompose.child import Answer, Request
+    from primbench.decompose.child import Answer, CaptureRequest
 
 MODEL = "model:"
 OF_MODELS = ("batch_size", "mode", "dtype", "cudnn_benchmark", "device")
@@ -60,8 +60,8 @@ def _calls(count: int) -> str:
     return f"{count} call{'s' * (count != 1)}"
 
 
-def _of_model(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> Request:
-    from primbench.decompose.child import Request
+def _of_model(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> CaptureRequest:
+    from primbench.decompose.child import CaptureRequest
     from primbench.kernels.model import Model
     from primbench.registry import named_files
 
@@ -69,11 +69,11 @@ def _of_model(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> 
         raise InvalidRequest(f"{what}: arguments, --step and -m are for scripts")
     given = {name: values[name] for name in OF_MODELS if name != "device" and values[name] is not None}
     problem = Model(network=what.removeprefix(MODEL), **given)
-    return Request(model=dict(problem.parameters()), device=values["device"], kernels=list(named_files()))
+    return CaptureRequest(model=dict(problem.parameters()), device=values["device"], kernels=list(named_files()))
 
 
-def _of_script(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> Request:
-    from primbench.decompose.child import Request
+def _of_script(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> CaptureRequest:
+    from primbench.decompose.child import CaptureRequest
     from primbench.registry import named_files
 
     for name in OF_MODELS:
@@ -82,7 +82,7 @@ def _of_script(what: str, arguments: tuple[str, ...], values: dict[str, Any]) ->
     if not values["is_module"] and not os.path.isfile(what):
         hint = f"a module is named with -m, a model of `primbench list models` {MODEL}NAME"
         raise InvalidRequest(f"{what}: no such script; {hint}")
-    return Request(
+    return CaptureRequest(
         script=what,
         arguments=list(arguments),
         number=values["number"] or DEFAULT_STEP,
@@ -91,7 +91,7 @@ def _of_script(what: str, arguments: tuple[str, ...], values: dict[str, Any]) ->
     )
 
 
-class Command(GroupedCommand):
+class CaptureCommand(GroupedCommand):
     """Takes no option of a script for one of its own."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -104,7 +104,7 @@ class Command(GroupedCommand):
 
 
 DEFAULT_STEP = 20
-command = Command(
+command = CaptureCommand(
     "capture",
     callback=_capture,
     params=[

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from click.shell_completion import BashComplete, get_completion_class
 
-from primbench.cli import Group
+from primbench.cli import CommandGroup
 from primbench.cli.config import base
 from primbench.errors import InvalidRequest, OutputError
 from primbench.system import outputs
@@ -77,7 +77,7 @@ def _own(shell: str | None) -> str:
     return found
 
 
-@click.group("completion", cls=Group, no_args_is_help=False)
+@click.group("completion", cls=CommandGroup, no_args_is_help=False)
 def command() -> None:
     """Complete commands, options and their values in a shell."""
 

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from primbench.cli.option_types import FILE, Whole
+from primbench.cli.option_types import FILE, WholeNumber
 from primbench.cli.options import overwrites
 
 HELP = """Find what in this place (limits, confinement, GPUs, libraries, variables) can distort results, and what to do.
@@ -32,7 +32,7 @@ Exit status: 0 with nothing worse than a warning, 1 with a problem, 2 where the 
     metavar="FILE",
     help="Compare with another place: a file by `doctor --json` or `env --json`, or a results file.",
 )
-@click.option("--pid", type=Whole(1), metavar="PID", help="Look at this process in place of this command.")
+@click.option("--pid", type=WholeNumber(1), metavar="PID", help="Look at this process in place of this command.")
 @click.option("--container", metavar="NAME", help="Look at the first process of a container of Docker or Podman.")
 @click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
 def command(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from primbench.cli import Group
+from primbench.cli import CommandGroup
 from primbench.cli.option_types import FILE
 from primbench.cli.options import overwrites
 
 
 @overwrites
-@click.group(cls=Group, invoke_without_command=True, subcommand_metavar="[diff A B]")
+@click.group(cls=CommandGroup, invoke_without_command=True, subcommand_metavar="[diff A B]")
 @click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
 @click.pass_context
 def command(context: click.Context, *, json_path: str | None, overwrite: bool) -> None:

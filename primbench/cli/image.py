@@ -6,12 +6,12 @@ import shlex
 
 import click
 
-from primbench.cli import Group
+from primbench.cli import CommandGroup
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
 from primbench.cli.options import overwrites
 from primbench.runtimes.images.build import builders
-from primbench.runtimes.images.builder import DEFAULT_BASE, DEFAULT_TAG, Request
+from primbench.runtimes.images.builder import DEFAULT_BASE, DEFAULT_TAG, ImageRequest
 
 BUILD_HELP = """Build an image with the primbench that is running, and the versions of libraries that are here.
 
@@ -22,7 +22,7 @@ Exit status: 0 built, 1 where the runtime failed, 2 where the request is wrong.
 """
 
 
-@click.group(cls=Group, no_args_is_help=False)
+@click.group(cls=CommandGroup, no_args_is_help=False)
 def command() -> None:
     """Build container images of primbench."""
 
@@ -44,7 +44,9 @@ def build(
     from primbench.units import format_bytes, format_time
 
     check_files([json_path], overwrite=overwrite)
-    request = Request(runtime=runtime, tag=builders()[runtime].tag if tag is None else tag, base=base, extras=extras)
+    request = ImageRequest(
+        runtime=runtime, tag=builders()[runtime].tag if tag is None else tag, base=base, extras=extras
+    )
     if other := pins.unpinned(extras):
         say(
             f"what the base lacks of these comes as pip's index has it: {', '.join(other)}: a study compares only what "

@@ -81,7 +81,7 @@ SECTIONS = {"primitives": _primitives, "models": _models, "backends": _backends,
 IN_SHORT = SECTIONS | {"suites": _suites}
 
 
-class Section(Choice):
+class ListSection(Choice):
     """A primitive has no list of its own, and a --help."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -91,7 +91,7 @@ class Section(Choice):
 
 
 @click.command("list")
-@click.argument("what", type=Section(list(SECTIONS)), required=False)
+@click.argument("what", type=ListSection(list(SECTIONS)), required=False)
 def command(what: str | None) -> None:
     """List primitives, models, backends and suites, and what is missing for which.
 

@@ -9,7 +9,7 @@ from primbench import backends
 from primbench.cli.completing import complete
 from primbench.cli.echo import say
 from primbench.cli.measuring import announced, exit_as, run_cases, writing
-from primbench.cli.option_types import DEVICE, FILE, RESULTS_FILE, TIMEOUT, Whole, parsed
+from primbench.cli.option_types import DEVICE, FILE, RESULTS_FILE, TIMEOUT, WholeNumber, parsed
 from primbench.cli.options import GroupedCommand, grouped, overwrite_option
 from primbench.cli.outputs import check_files, put_out
 from primbench.errors import BackendUnavailable
@@ -111,12 +111,12 @@ command = GroupedCommand(
         grouped("Where", "--device", type=DEVICE, metavar="cpu|cuda:N|all", help="Default: all GPUs, else the CPU."),
         grouped("Measure", "--backend", metavar="NAME", shell_complete=complete(backends.names),
                 help=f"{', '.join(backends.files())}. Default: the best one on the device."),
-        grouped("Measure", "--rounds", type=Whole(1, MOST_ROUNDS), metavar="N", default=5, show_default=True,
+        grouped("Measure", "--rounds", type=WholeNumber(1, MOST_ROUNDS), metavar="N", default=5, show_default=True,
                 help="Fresh processes of every CPU node; intervals are over them."),
         grouped("Measure", "--bytes", "size_bytes", type=parsed("size", parse_size), metavar="SIZE",
                 help="Size of a copy, or of the buffer to load from. "
                      "Default: 128 MiB on a GPU, else twice the caches, 64 to 256 MiB."),
-        grouped("Measure", "--seed", type=Whole(0), metavar="N", default=0, show_default=True,
+        grouped("Measure", "--seed", type=WholeNumber(0), metavar="N", default=0, show_default=True,
                 help="Seed of the inputs and of the order of cells."),
         grouped("Measure", "--timeout", type=TIMEOUT, default=f"{DEFAULT_TIMEOUT_S:g}s", show_default=True,
                 help="Give up a case after so long."),

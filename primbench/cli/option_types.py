@@ -40,7 +40,7 @@ class Choices(Choice):
         return [*map(CompletionItem, complete_listed(lambda: self.choices)(ctx, param, incomplete))]
 
 
-class Whole(click.IntRange):
+class WholeNumber(click.IntRange):
     name = "whole number"  # in messages, where click's own says "integer range"
 
 

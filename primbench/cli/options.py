@@ -22,7 +22,7 @@ from primbench.cli.option_types import (
     PERCENT,
     RESULTS_FILE,
     TIMEOUT,
-    Whole,
+    WholeNumber,
     parsed,
 )
 from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest, PlacementError
@@ -137,14 +137,14 @@ def _where() -> list[click.Option]:
                help="Default: the first GPU, else the CPU."),
         option("--numa-node", type=NODE, metavar="N|auto|none", default="none", show_default=True,
                help="Bind CPUs and memory to a node; auto is the device's."),
-        option("--cpu-node", type=Whole(0), metavar="N", help="Run on the CPUs of this node only."),
+        option("--cpu-node", type=WholeNumber(0), metavar="N", help="Run on the CPUs of this node only."),
         option("--cpu-kind", metavar="NAME", help="Run on CPUs of this kind only: performance, efficiency, ..."),
         option("--mem-node", "mem_nodes", type=NODES, metavar="LIST",
                help="Take memory from these nodes, as in 0 or 0,1."),
         option("--mem-policy", type=click.Choice(["bind", "preferred", "interleave", "local"]),
                help="How memory is taken from the nodes; local is by first touch. Default: bind."),
         option("--cpus", type=CPUS, metavar="LIST", help="Run on these CPUs only, as in 0-3,8."),
-        option("--threads", type=Whole(1), metavar="N",
+        option("--threads", type=WholeNumber(1), metavar="N",
                help="Threads of CPU libraries. Default: theirs."),
     ]  # fmt: skip
 
@@ -164,7 +164,7 @@ def _measure() -> list[click.Option]:
                show_default=True, help="Sample the main metric at least so long."),
         option("--max-time", type=DURATION, default=f"{DEFAULT_MAX_TIME_S:g}s",
                show_default=True, help="Stop sampling the main metric after so long."),
-        option("--seed", type=Whole(0), metavar="N", default=0, show_default=True,
+        option("--seed", type=WholeNumber(0), metavar="N", default=0, show_default=True,
                help="Seed of the random inputs."),
         option("--check/--no-check", default=True, show_default=True,
                help="Compare with a float64 reference before timing."),
@@ -174,7 +174,7 @@ def _measure() -> list[click.Option]:
         option("--over-time", is_flag=True,
                help="Also sample memory and the GPU's use while a case runs; 'primbench show' draws it."),
         option("--dry-run", is_flag=True, help="Set up and check every case, time none."),
-        option("--processes", type=Whole(1, MOST_PROCESSES), metavar="N", default=1, show_default=True,
+        option("--processes", type=WholeNumber(1, MOST_PROCESSES), metavar="N", default=1, show_default=True,
                help="Repeat everything in so many fresh processes."),
         option("--timeout", type=TIMEOUT, default=f"{DEFAULT_TIMEOUT_S:g}s", show_default=True,
                help="Give up a case after so long."),
@@ -267,7 +267,7 @@ def versus_options() -> list[click.Option]:
     return [
         option("--versus", type=parsed("arm", arm_in_words), multiple=True, metavar="ARM", shell_complete=complete_arm,
                help="Measure here and in another place, such as podman:cpus=2, interleaved, and compare; repeatable."),
-        option("--pairs", type=Whole(1, MOST_PROCESSES), metavar="N",
+        option("--pairs", type=WholeNumber(1, MOST_PROCESSES), metavar="N",
                help=f"Fresh processes in each of the two places. Default: {VERSUS_PAIRS}."),
         fail_above("Compare"),
     ]  # fmt: skip
@@ -281,7 +281,7 @@ def fleet_options() -> list[click.Option]:
                help="Measure this node, or the GPU of each process, for `primbench fleet FOLDER`; srun, torchrun or "
                "mpirun starts it on all."),
         option("--one-at-a-time", is_flag=True, help="Members of the fleet measure in turn, not at the same time."),
-        option("--links", type=Whole(1), metavar="ROUNDS",
+        option("--links", type=WholeNumber(1), metavar="ROUNDS",
                help="Then measure between nodes, by torch: in each round every node with another one, all at once."),
     ]  # fmt: skip
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from primbench.results.file import Results
 
 
-class Place(NamedTuple):
+class NamedRuns(NamedTuple):
     """label: tells it apart from others named beside it. files: where each of its runs was read.
 
     runs: with the latest record of each case.
@@ -29,7 +29,7 @@ class Place(NamedTuple):
     runs: list[Results]
 
 
-def read_places(texts: Sequence[str], *, may_be_empty: bool = False) -> list[Place]:
+def read_places(texts: Sequence[str], *, may_be_empty: bool = False) -> list[NamedRuns]:
     """Every place with all of its runs. may_be_empty: whether a run without records is one.
 
     Raises FileError, also for a place that holds no run.
@@ -39,13 +39,13 @@ def read_places(texts: Sequence[str], *, may_be_empty: bool = False) -> list[Pla
     ]
 
 
-def _read_place(text: str, label: str, *, may_be_empty: bool) -> Place:
+def _read_place(text: str, label: str, *, may_be_empty: bool) -> NamedRuns:
     files = [str(each) for each in runs_of(place_of(text))]
     runs = [results_file.read(each) for each in files]
     for file, found in zip(files, runs, strict=True):
         if not found.records and not may_be_empty:
             raise FileError(f"{file}: holds no records: the run ended before its first case did")
-    return Place(label, files, [replace(each, records=each.latest()) for each in runs])
+    return NamedRuns(label, files, [replace(each, records=each.latest()) for each in runs])
 
 
 def labels(paths: Sequence[str]) -> list[str]:
@@ -62,7 +62,7 @@ def _tail(own: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> tuple[str,
     return next((tail for tail in tails if all(other[-len(tail) :] != tail for other in others)), own)
 
 
-def as_one(place: Place) -> Results:
+def as_one(place: NamedRuns) -> Results:
     """All runs of a place as one, in which each record has a label ``file`` that says of which run it is, and the
     header is the first one's; a single run as it is.
     """

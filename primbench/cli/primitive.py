@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
-
-import click
+from typing import TYPE_CHECKING, Any
 
 from primbench.cli.options import GroupedCommand, fleet_options, measuring_options, versus_options
 from primbench.cli.problem import SizeOption, entries_of, problem_options
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, fields_of
 from primbench.units import parse_counts
+
+if TYPE_CHECKING:
+    import click
 
 PRODUCT = (
     "An option of the problem may be given several times, and numbers and choices as a list, 16,4K or fp16,bf16, or a "

@@ -23,7 +23,7 @@ from primbench.report.plain import printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from primbench.cli.places import Place
+    from primbench.cli.places import NamedRuns
     from primbench.compare.sides import Side
     from primbench.report.document import Page
     from primbench.results.file import Results
@@ -40,7 +40,7 @@ def _report(files: tuple[str, ...], baseline: str | None, page_path: str, *, ove
         say(printable(f"Written: {page_path}"), err=True)
 
 
-def _page(places: Sequence[Place], baseline: str | None) -> Page:
+def _page(places: Sequence[NamedRuns], baseline: str | None) -> Page:
     first, *others = places
     if others:
         return page.of_pages([(other.label, _beside(first, other)) for other in others], first.label)
@@ -56,7 +56,7 @@ def _page(places: Sequence[Place], baseline: str | None) -> Page:
     return page.of_results(results, [roof] if roof else [], first.label, first.runs)
 
 
-def _beside(one: Place, other: Place) -> Page:
+def _beside(one: NamedRuns, other: NamedRuns) -> Page:
     """Raises InvalidRequest where a file is of several arms, or the two hold unequal cases."""
     sides = [side_of(each.runs, each.label) for each in (one, other)]
     comparison = compare_runs(one.runs, other.runs, (one.label, other.label))

@@ -26,7 +26,7 @@ from primbench.cli.measuring import (
     writing,
 )
 from primbench.cli.neighbour import neighbour_in_words
-from primbench.cli.option_types import Whole, parsed
+from primbench.cli.option_types import WholeNumber, parsed
 from primbench.cli.options import (
     ALONE,
     GroupedCommand,
@@ -250,7 +250,7 @@ def _shared() -> Iterator[click.Option]:
 def study_options() -> list[click.Option]:
     """The options that `study` and `ablate` share: pairs, when to end, which cases."""
     return [
-        grouped("Compare", "--pairs", type=Whole(1, MOST_PAIRS), metavar="N",
+        grouped("Compare", "--pairs", type=WholeNumber(1, MOST_PAIRS), metavar="N",
                 help="Fresh processes of every arm; intervals are over them. "
                      f"Default: {DEFAULT_PAIRS}, or at most {MOST_UNTIL} where the study is to end by itself. "
                      f"With --resume: as many as before, or at most {MOST_UNTIL} more where these are done."),

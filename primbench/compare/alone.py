@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from primbench.compare.beside import Beside
     from primbench.compare.sides import Side
-    from primbench.doctor.finding import Activity, Finding
+    from primbench.doctor.finding import Finding
     from primbench.environment.difference import Change, Difference
     from primbench.results.record import Worker
+    from primbench.spec.setting import Activity
     from primbench.system.meaning import FactId
 
 ALIKE = 1.5  # two readings of one quantity within this factor are taken to be the same

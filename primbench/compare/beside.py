@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from primbench.compare.sides import Side
     from primbench.compare.suspect import Suspect
     from primbench.doctor.cause import Cause
-    from primbench.doctor.finding import Activity
     from primbench.environment.difference import Change, Difference
     from primbench.problem import Problem
+    from primbench.spec.setting import Activity
 
 MOST_TIMES_A_CHEAP_CALL = 5
 _LAUNCHES = ("launch", "data loading")  # of which it is known what they call

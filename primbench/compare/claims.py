@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from primbench.compare.ratio import Estimate
-    from primbench.spec.published import Claim, Value
+    from primbench.spec.published import Claim, ClaimedValue
 
-Answer = Literal["reproduced", "not reproduced with equal stacks", "undecided", "not measured here"]
+ClaimAnswer = Literal["reproduced", "not reproduced with equal stacks", "undecided", "not measured here"]
 
 _NORMAL_95 = statistics.NormalDist().inv_cdf(0.975)
 
@@ -37,7 +37,7 @@ def interval_of(claim: Claim) -> tuple[float, float] | None:
     return ratio / wide, ratio * wide
 
 
-def _relative_error(value: Value) -> float | None:
+def _relative_error(value: ClaimedValue) -> float | None:
     """Of its mean."""
     return None if value.std is None or value.runs < 2 else value.std / value.mean / math.sqrt(value.runs)
 
@@ -56,7 +56,7 @@ def agreeing(claim: Claim, margin: float) -> tuple[float, float] | None:
     return low / (1 + margin), high * (1 + margin)
 
 
-def answer(claim: Claim, found: Estimate | None) -> Answer:
+def answer(claim: Claim, found: Estimate | None) -> ClaimAnswer:
     """found: what the case that the claim is of takes here, by its primary metric; None where nothing was compared.
 
     Reproduced: the whole 95 % interval agrees with the claim. Not reproduced: none of it does. Else undecided, as where
@@ -69,7 +69,7 @@ def answer(claim: Claim, found: Estimate | None) -> Answer:
     return _beside(found.interval, agrees)
 
 
-def _beside(interval: tuple[float, float], agrees: tuple[float, float]) -> Answer:
+def _beside(interval: tuple[float, float], agrees: tuple[float, float]) -> ClaimAnswer:
     (least, most), (low, high) = interval, agrees
     if low <= least and most <= high:
         return "reproduced"

@@ -12,12 +12,12 @@ from primbench.compare.published import PublishedBeside
 from primbench.compare.ratio import Estimate, Slowed, Verdict
 from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.compare.step import StepComparison
-from primbench.doctor.finding import Activity
 from primbench.environment.difference import Change, Difference
 from primbench.measurement import notebook
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
 from primbench.spec.naming import name_of
+from primbench.spec.setting import Activity
 from primbench.system.meaning import FactId, Layer
 
 Effect = Literal["stack effect", "machine effect", "neighbour effect", "container effect", "place effect"]

@@ -25,7 +25,7 @@ from primbench.results.metrics import METRICS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from primbench.compare.matching import Counted, Matching
+    from primbench.compare.matching import CountedRatio, Matching
     from primbench.compare.sides import Side, Values
     from primbench.stats import LogRatio
 
@@ -222,7 +222,7 @@ def _in_step(
     return {process: baseline[process] * geometric_mean(each) for process, each in ratios.items() if each}
 
 
-def _if_enough(at_full_speed: Counted | None, of_all: Counted | None) -> Counted | None:
+def _if_enough(at_full_speed: CountedRatio | None, of_all: CountedRatio | None) -> CountedRatio | None:
     """The ratio at full speed where half of the pairs have it, and these are some."""
     if at_full_speed is None or (of_all is not None and at_full_speed[1] < max(FEWEST_PAIRS, of_all[1] / 2)):
         return None
@@ -279,7 +279,7 @@ def _timed(cases: Sequence[CaseComparison]) -> list[tuple[bytes, Estimate]]:
     return [(key, found) for key, found in primary if found is not None and not found.is_too_busy]
 
 
-def _of_means(sides: Sequence[_Sides], metrics: Sequence[tuple[str, bool]]) -> Counted | None:
+def _of_means(sides: Sequence[_Sides], metrics: Sequence[tuple[str, bool]]) -> CountedRatio | None:
     """metrics: of each case the one that judges it, and whether by samples at full speed."""
     both = [
         _at_full_speed(each, metric) if at_full_speed else _of_all(each, metric)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from primbench.compare.suspect import Suspect
-    from primbench.doctor.finding import Activity
     from primbench.environment.difference import Difference
+    from primbench.spec.setting import Activity
 
 MOST_ARMS = 3  # that one suggested experiment adds
 

@@ -40,7 +40,7 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Literal["differs", "same", "undecided"]
 
 
-class Unlike(msgspec.Struct, frozen=True, kw_only=True):
+class FirstUnlike(msgspec.Struct, frozen=True, kw_only=True):
     """The first step, from 1 on, in which two trainings of one seed lost other than the same to the last bit.
 
     places: whose they are, twice the same where one place does not repeat itself. losses: None is no finite number, or,
@@ -63,7 +63,7 @@ class LearntComparison(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     deterministic: bool
     accuracy: Accuracy | None
-    unlike: Unlike | None
+    unlike: FirstUnlike | None
     missing: dict[str, str] = {}
 
 
@@ -128,16 +128,16 @@ def _by_seed(found: Sequence[Learnt]) -> list[float]:
     return [statistics.fmean(of_seed) for of_seed in zip(*(each.accuracies or () for each in found), strict=True)]
 
 
-def _unlike(trainings: Sequence[tuple[str, Learnt]]) -> Unlike | None:
+def _unlike(trainings: Sequence[tuple[str, Learnt]]) -> FirstUnlike | None:
     """The earliest, against the first of all; of several, that of a place which does not repeat itself."""
     found = [each for name, learnt in trainings for each in _all_unlike(trainings[0], (name, learnt))]
     return min(found, key=lambda each: each.step, default=None)
 
 
-def _all_unlike(first: tuple[str, Learnt], other: tuple[str, Learnt]) -> Iterator[Unlike]:
+def _all_unlike(first: tuple[str, Learnt], other: tuple[str, Learnt]) -> Iterator[FirstUnlike]:
     places = first[0], other[0]
     if (step := other[1].first_unlike) is not None:
-        yield Unlike(step=step, seed=None, places=(other[0], other[0]))
+        yield FirstUnlike(step=step, seed=None, places=(other[0], other[0]))
     for seed, (a, b) in enumerate(zip(first[1].losses, other[1].losses, strict=True)):
         if (step := first_unlike(a, b)) is not None:
-            yield Unlike(step=step, seed=seed, places=places, losses=(a[step - 1], b[step - 1]))
+            yield FirstUnlike(step=step, seed=seed, places=places, losses=(a[step - 1], b[step - 1]))

@@ -13,19 +13,19 @@ from primbench.stats import LogRatio
 if TYPE_CHECKING:
     from primbench.compare.sides import Side, Values
 
-Counted = tuple[LogRatio, int]
+CountedRatio = tuple[LogRatio, int]
 """A ratio, and of how many pairs it is."""
-Ratio = Callable[[Mapping[int, float], Mapping[int, float]], Counted | None]
+Ratio = Callable[[Mapping[int, float], Mapping[int, float]], CountedRatio | None]
 """Of an arm's processes to those of the baseline, by their numbers; None where there are no pairs."""
 
 
-def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Counted | None:
+def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> CountedRatio | None:
     """Process against process of the same number."""
     both = sorted(arm.keys() & baseline.keys())
     return (stats.paired([arm[each] for each in both], [baseline[each] for each in both]), len(both)) if both else None
 
 
-def unpaired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Counted | None:
+def unpaired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> CountedRatio | None:
     """All processes of one side against all of the other."""
     if not arm or not baseline:
         return None

@@ -41,7 +41,7 @@ class CaseElapsed(msgspec.Struct, frozen=True, kw_only=True):
     elapsed: list[Elapsed]
 
 
-class Beside(msgspec.Struct, frozen=True, kw_only=True):
+class TestedClaim(msgspec.Struct, frozen=True, kw_only=True):
     """A claim, and what was measured of it: no cases where nothing was."""
 
     claim: Claim
@@ -50,12 +50,12 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
 
 class PublishedBeside(msgspec.Struct, frozen=True, kw_only=True):
     source: str
-    claims: list[Beside]
+    claims: list[TestedClaim]
 
 
 def beside_published(published: Published, sides: Sequence[Side]) -> PublishedBeside:
     """sides: the baseline first."""
-    claims = [Beside(claim=claim, cases=list(_cases(claim.id, sides))) for claim in published.claims]
+    claims = [TestedClaim(claim=claim, cases=list(_cases(claim.id, sides))) for claim in published.claims]
     return PublishedBeside(source=published.source, claims=claims)
 
 

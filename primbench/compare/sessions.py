@@ -17,7 +17,7 @@ from primbench import stats
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from primbench.compare.matching import Counted
+    from primbench.compare.matching import CountedRatio
     from primbench.results.file import Results
 
 GAP = timedelta(hours=6)
@@ -25,7 +25,7 @@ GAP = timedelta(hours=6)
 
 
 @dataclass(frozen=True)
-class Session:
+class RunsOfBoot:
     """runs: their numbers. first, last: when the first and the last of them began."""
 
     boot: str | None
@@ -33,20 +33,20 @@ class Session:
     last: datetime
     runs: frozenset[int]
 
-    def meets(self, other: Session) -> bool:
+    def meets(self, other: RunsOfBoot) -> bool:
         """Whether what was so of one was so of the other: on one start of a machine, or, of two, at the same time."""
         gap = GAP if self.boot == other.boot else timedelta()
         return self.first - gap <= other.last and other.first <= self.last + gap
 
 
-def sessions_of(runs: Sequence[Results]) -> list[Session]:
-    found: dict[str | None, list[Session]] = {}
+def sessions_of(runs: Sequence[Results]) -> list[RunsOfBoot]:
+    found: dict[str | None, list[RunsOfBoot]] = {}
     for number, results in sorted(enumerate(runs), key=lambda each: _began(each[1])):
         boot, began = results.header.environment.machine.boot_id, _began(results)
         of_boot = found.setdefault(boot, [])
         before = of_boot.pop() if of_boot and began - of_boot[-1].last <= GAP else None
         first, others = (before.first, before.runs) if before else (began, frozenset[int]())
-        of_boot.append(Session(boot, first, began, others | {number}))
+        of_boot.append(RunsOfBoot(boot, first, began, others | {number}))
     return [session for of_boot in found.values() for session in of_boot]
 
 
@@ -58,7 +58,7 @@ def _began(results: Results) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def are_together(one: Sequence[Session], other: Sequence[Session]) -> bool:
+def are_together(one: Sequence[RunsOfBoot], other: Sequence[RunsOfBoot]) -> bool:
     """Whether each session of either place was one of the other place, too."""
     return all(
         any(session.meets(each) for each in theirs)
@@ -67,7 +67,7 @@ def are_together(one: Sequence[Session], other: Sequence[Session]) -> bool:
     )  # fmt: skip
 
 
-def few(one: Sequence[Session], other: Sequence[Session]) -> str:
+def few(one: Sequence[RunsOfBoot], other: Sequence[RunsOfBoot]) -> str:
     """What to say of how many runs and sessions a comparison is by; "" where these are enough."""
     runs = min(sum(len(session.runs) for session in sessions) for sessions in (one, other))
     if not are_together(one, other):
@@ -90,10 +90,10 @@ class BySession:
     So a single session of one place can be set beside several of the other.
     """
 
-    baseline: Sequence[Session]
-    arm: Sequence[Session]
+    baseline: Sequence[RunsOfBoot]
+    arm: Sequence[RunsOfBoot]
 
-    def __call__(self, arm: Mapping[int, float], baseline: Mapping[int, float]) -> Counted | None:
+    def __call__(self, arm: Mapping[int, float], baseline: Mapping[int, float]) -> CountedRatio | None:
         """The count is of the sessions that tell of scatter, which are one more than there are degrees of freedom."""
         of_arm, of_baseline = _means(arm, self.arm), _means(baseline, self.baseline)
         if not of_arm or not of_baseline:
@@ -101,7 +101,7 @@ class BySession:
         return stats.pooled(of_arm, of_baseline), len(of_arm) + len(of_baseline) - 1
 
 
-def _means(of: Mapping[int, float], sessions: Sequence[Session]) -> list[float]:
+def _means(of: Mapping[int, float], sessions: Sequence[RunsOfBoot]) -> list[float]:
     """One number a session. of: by run, or, of a single run, by process."""
     if sum(len(session.runs) for session in sessions) == 1:
         return [geometric_mean(of.values())] if of else []

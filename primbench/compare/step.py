@@ -26,7 +26,7 @@ Interval = tuple[float, float] | None
 Pair = tuple[Explained, Explained]
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class PartChange(msgspec.Struct, frozen=True, kw_only=True):
     """By how many seconds a part of a step is longer in the arm, the mean over pairs. interval: of that, 95 %; None for
     one pair. q: the least rate of false discoveries at which it is one, among the parts of all arms, or among their
     steps as wholes. calls: that it is of. each_s: of these, the mean by which one is longer; None where that says
@@ -56,8 +56,8 @@ class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
     pairs: int
     baseline_s: float
     arm_s: float
-    whole: Change
-    changes: list[Change]
+    whole: PartChange
+    changes: list[PartChange]
     explained_s: float
     unmeasured: int = 0
     is_whole: bool = True
@@ -83,7 +83,7 @@ def compare_steps(baseline: Side, sides: Sequence[tuple[Side, bool]]) -> list[St
     ]  # fmt: skip
 
 
-def _adjusted(changes: Sequence[Change]) -> Iterator[Change]:
+def _adjusted(changes: Sequence[PartChange]) -> Iterator[PartChange]:
     """With the q that each has among them, in place of its own p."""
     qs = stats.benjamini_hochberg([each.q for each in changes])
     return (replace(each, q=q) for each, q in zip(changes, qs, strict=True))
@@ -184,21 +184,21 @@ def _explained(one: Sequence[Record], other: Sequence[Record]) -> tuple[Explaine
     return here, there
 
 
-def _unexplained(pairs: Sequence[Pair]) -> Change:
+def _unexplained(pairs: Sequence[Pair]) -> PartChange:
     """With what was not measured."""
     longer = [(other.rest_s or 0.0) - (one.rest_s or 0.0) for one, other in pairs]
     return _longer(UNEXPLAINED, longer)
 
 
-def _change(name: str, pairs: Sequence[Pair]) -> Change:
+def _change(name: str, pairs: Sequence[Pair]) -> PartChange:
     longer = [other.seconds(name) - one.seconds(name) for one, other in pairs]
     calls = next((row.calls for row in pairs[0][1].rows if row.name == name), 0)
     return _longer(name, longer, calls)
 
 
-def _longer(name: str, longer_s: Sequence[float], calls: int = 0) -> Change:
+def _longer(name: str, longer_s: Sequence[float], calls: int = 0) -> PartChange:
     """longer_s: pair by pair."""
-    return Change(
+    return PartChange(
         name=name,
         seconds=_mean(longer_s),
         interval=stats.mean_interval(longer_s),

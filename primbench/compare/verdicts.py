@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from primbench.compare.sides import Side
 
 
-class Judged(NamedTuple):
+class JudgedCase(NamedTuple):
     """Arms in the order given; itself: the baseline against its twin, None where it was run once."""
 
     arms: list[ArmComparison]
     itself: ArmComparison | None
 
 
-def verdicts(baseline: Side, others: Sequence[Side], again: Side | None, matching: Matching) -> Judged:
+def verdicts(baseline: Side, others: Sequence[Side], again: Side | None, matching: Matching) -> JudgedCase:
     """All arms against the baseline. again: the baseline run once more, which is part of it where the two agree."""
     itself = None
     if again is not None:
         (itself,) = judge([against(baseline, again, matching)], None)
         matching = replace(matching, twin=Twin(again, _agreed(itself)))
-    return Judged(judge([against(baseline, side, matching) for side in others], itself), itself)
+    return JudgedCase(judge([against(baseline, side, matching) for side in others], itself), itself)
 
 
 def against(baseline: Side, side: Side, matching: Matching) -> ArmComparison:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from primbench.cuda import driver, pinned
-from primbench.cuda.kernels import Prepared
+from primbench.cuda.kernels import PreparedKernel
 from primbench.dtypes import poison_host
 from primbench.errors import UnsupportedCase
 from primbench.numa.buffers import host_buffer
@@ -197,11 +197,11 @@ class Copies:
         return np.concatenate([copy.destination.get() for copy in self.copies])
 
 
-Enqueue = Callable[[Copy, int], Prepared]
+Enqueue = Callable[[Copy, int], PreparedKernel]
 """What puts a copy on a stream."""
 
 
-def by_engine(copy: Copy, stream: int) -> Prepared:
+def by_engine(copy: Copy, stream: int) -> PreparedKernel:
     """The driver's own copy, which goes to a copy engine."""
     name, ends = copy.call
     return _prepared(name, *ends, copy.source.size_bytes, stream)
@@ -231,12 +231,12 @@ def step_of(copies: Sequence[Copy], stream: int, enqueue: Enqueue = by_engine) -
     return described(step, algorithm=" and ".join(dict.fromkeys(copy.call[0] for copy in copies)))
 
 
-def _prepared(name: str, *arguments: int) -> Prepared:
+def _prepared(name: str, *arguments: int) -> PreparedKernel:
     """Arguments of the size of a pointer."""
     return driver.function(name), tuple(map(c_void_p.from_param, arguments))
 
 
-def _wait(stream: int, event: _Event) -> Prepared:
+def _wait(stream: int, event: _Event) -> PreparedKernel:
     function, handles = _prepared("cuStreamWaitEvent", stream, event.handle)
     return function, (*handles, c_uint.from_param(0))
 

@@ -23,7 +23,7 @@ from primbench.errors import PrimbenchError, UnsupportedCase
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from primbench.cuda.product import Addresses, Operand, Product, Scales
+    from primbench.cuda.product import Addresses, Product, ProductOperand, Scales
 
 # What the cuBLAS manual recommends for Hopper (cublasSetWorkspace); other GPUs need less.
 WORKSPACE_BYTES = 32 * 2**20
@@ -88,7 +88,7 @@ class _HeuristicResult(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProductPlan:
     """``call(*arguments)`` enqueues the product; it returns 0, or a status for ``failure``.
 
     algorithm: identifiers of cublasLt.h, which name the chosen kernel within one build of the library.
@@ -108,7 +108,7 @@ def plan(
     batch: int = 1,
     alignment_bytes: int = ALIGNMENT_BYTES,
     scales: Scales | None = None,
-) -> Plan:
+) -> ProductPlan:
     """Prepare a product on a stream of ``device``, which must be the current CUDA device.
 
     batch: products, whose matrices lie one behind the other. alignment_bytes: of all addresses. The algorithm is the
@@ -144,7 +144,7 @@ def plan(
         c_size_t.from_param(WORKSPACE_BYTES),
         address(stream_handle),
     )
-    return Plan(library.cublasLtMatmul, arguments, _describe(library, chosen.algorithm))
+    return ProductPlan(library.cublasLtMatmul, arguments, _describe(library, chosen.algorithm))
 
 
 def failure(status: int, function: str = "cublasLtMatmul") -> PrimbenchError:
@@ -189,7 +189,7 @@ _SCALAR: dict[str, Callable[[float], Any]] = {
 }
 
 
-def _operation(library: Any, product: Product, operands: tuple[Operand, Operand, Operand]) -> Any:
+def _operation(library: Any, product: Product, operands: tuple[ProductOperand, ProductOperand, ProductOperand]) -> Any:
     compute_type = _COMPUTE_TYPE[product.accumulate, product.math_mode]
     operation = _create(library, "cublasLtMatmulDesc", compute_type, _DATA_TYPE[product.accumulate])
     for attribute, operand in zip((_DESC_TRANSA, _DESC_TRANSB), operands, strict=False):
@@ -209,7 +209,7 @@ def _scale(library: Any, operation: Any, scales: Scales) -> None:
             _set(library, "cublasLtMatmulDesc", operation, attribute, c_int32(mode))
 
 
-def _layout(library: Any, operand: Operand, batch: int) -> Any:
+def _layout(library: Any, operand: ProductOperand, batch: int) -> Any:
     sizes = (c_uint64(operand.rows), c_uint64(operand.columns), c_int64(operand.rows))
     layout = _create(library, "cublasLtMatrixLayout", _DATA_TYPE[operand.dtype], *sizes)
     if batch > 1:

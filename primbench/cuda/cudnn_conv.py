@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from primbench.cuda import cudnn, cudnn_graph, trial
-from primbench.cuda.cudnn_graph import CONVOLUTION_MODE, DATA_TYPE, DESCRIPTOR, FLOAT, INT64, Descriptor, Plan
+from primbench.cuda.cudnn_graph import CONVOLUTION_MODE, DATA_TYPE, DESCRIPTOR, FLOAT, INT64, Descriptor, EnginePlan
 from primbench.errors import UnsupportedCase
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ MAX_PLANS = 10  # as many as torch tries
 _EQUAL = 1.01
 
 
-class Axis(Protocol):
+class ConvAxis(Protocol):
     @property
     def pad(self) -> int: ...
     @property
@@ -52,7 +52,7 @@ class Convolution(Protocol):
     @property
     def layout(self) -> str: ...
     @property
-    def axes(self) -> Sequence[Axis]: ...
+    def axes(self) -> Sequence[ConvAxis]: ...
     @property
     def image_shape(self) -> tuple[int, ...]: ...
     @property
@@ -61,7 +61,7 @@ class Convolution(Protocol):
     def response_shape(self) -> tuple[int, ...]: ...
 
 
-def plans(problem: Convolution, handle: c_void_p, limit_bytes: int) -> list[Plan]:
+def plans(problem: Convolution, handle: c_void_p, limit_bytes: int) -> list[EnginePlan]:
     """Raises UnsupportedCase where no engine can do it within a workspace of that size."""
     refused = _NOT_IEEE if (problem.dtype, problem.math_mode) == ("float32", "ieee") else ()
     try:
@@ -77,7 +77,7 @@ def plans(problem: Convolution, handle: c_void_p, limit_bytes: int) -> list[Plan
     return right
 
 
-def _is_wrong(problem: Convolution, plan: Plan) -> bool:
+def _is_wrong(problem: Convolution, plan: EnginePlan) -> bool:
     """What cuDNN 9.19 proposes although it is not what was asked for, and no note says so.
 
     Engines without tensor cores write wrong int32 sums of int8. Engine 17's gradients of 5x5 filters of float32 are
@@ -123,8 +123,8 @@ def _tensor(identity: int, problem: Convolution, stored: tuple[int, ...], dtype:
 
 
 def _times_s(
-    found: Sequence[Plan], bind: Callable[[Plan], cudnn_graph.Call], stream_handle: int
-) -> Iterator[tuple[float, Plan]]:
+    found: Sequence[EnginePlan], bind: Callable[[EnginePlan], cudnn_graph.EngineCall], stream_handle: int
+) -> Iterator[tuple[float, EnginePlan]]:
     """Seconds and plan, of those that run. Raises UnsupportedCase where none does."""
     has_run, reason = False, ""
     for plan in found:
@@ -137,12 +137,16 @@ def _times_s(
         raise UnsupportedCase(f"cuDNN {cudnn.version()} proposes {len(found)} plans and runs none: {reason}")
 
 
-def first(found: Sequence[Plan], bind: Callable[[Plan], cudnn_graph.Call], stream_handle: int) -> Plan:
+def first(
+    found: Sequence[EnginePlan], bind: Callable[[EnginePlan], cudnn_graph.EngineCall], stream_handle: int
+) -> EnginePlan:
     """The first plan that runs. Raises UnsupportedCase where none does."""
     return next(_times_s(found, bind, stream_handle))[1]
 
 
-def fastest(found: Sequence[Plan], bind: Callable[[Plan], cudnn_graph.Call], stream_handle: int) -> Plan:
+def fastest(
+    found: Sequence[EnginePlan], bind: Callable[[EnginePlan], cudnn_graph.EngineCall], stream_handle: int
+) -> EnginePlan:
     """The first plan that takes no longer than the quickest, but for what a short trial cannot tell.
 
     So that two processes take the same one of several that are equally fast. Raises UnsupportedCase where none runs.
@@ -152,5 +156,5 @@ def fastest(found: Sequence[Plan], bind: Callable[[Plan], cudnn_graph.Call], str
     return next(plan for time_s, plan in timed if time_s <= _EQUAL * least_s)
 
 
-def device_s(call: cudnn_graph.Call, stream_handle: int) -> float:
+def device_s(call: cudnn_graph.EngineCall, stream_handle: int) -> float:
     return trial.device_s(lambda: cudnn.check(call.function(*call.arguments), "cudnnBackendExecute"), stream_handle)

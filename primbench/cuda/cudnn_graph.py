@@ -109,7 +109,7 @@ class Descriptor:
 
 
 @dataclass(frozen=True)
-class Plan:
+class EnginePlan:
     """An engine with its settings. name: "eng38 k2=5", numbers that mean something within one build of the library."""
 
     descriptor: Descriptor
@@ -131,7 +131,7 @@ def tensor(identity: int, dtype: str, shape: Sequence[int], strides: Sequence[in
 
 
 @dataclass(frozen=True)
-class Call:
+class EngineCall:
     """``function(*arguments)`` enqueues a plan; it returns 0, or a status for ``cudnn.failure``."""
 
     function: Callable[..., int]
@@ -139,7 +139,7 @@ class Call:
     parts: tuple[Descriptor, ...]  # what the arguments point to
 
 
-def bound(plan: Plan, handle: c_void_p, addresses: Mapping[int, int], workspace: int) -> Call:
+def bound(plan: EnginePlan, handle: c_void_p, addresses: Mapping[int, int], workspace: int) -> EngineCall:
     """A plan on memory: addresses by the identities of the tensors; of the workspace, 0 where it takes none."""
     pack = Descriptor(
         _VARIANT_PACK,
@@ -150,10 +150,12 @@ def bound(plan: Plan, handle: c_void_p, addresses: Mapping[int, int], workspace:
     # Converted beforehand: ctypes objects as arguments add 0.3 us to a call.
     pointers = (handle.value, plan.descriptor.address, pack.address)
     arguments = tuple(map(c_void_p.from_param, pointers))
-    return Call(cudnn.library().cudnnBackendExecute, arguments, (plan.descriptor, pack))
+    return EngineCall(cudnn.library().cudnnBackendExecute, arguments, (plan.descriptor, pack))
 
 
-def plans(operation: Descriptor, handle: c_void_p, refused: Collection[str], limit_bytes: int, most: int) -> list[Plan]:
+def plans(
+    operation: Descriptor, handle: c_void_p, refused: Collection[str], limit_bytes: int, most: int
+) -> list[EnginePlan]:
     """What can run an operation within a workspace, best first as the library thinks, and not more than ``most``.
 
     refused: notes that an engine must not have. Raises UnsupportedCase, with the library's last refusal, where there
@@ -162,7 +164,7 @@ def plans(operation: Descriptor, handle: c_void_p, refused: Collection[str], lim
     graph = Descriptor(
         _OPERATION_GRAPH, (_GRAPH_OPERATIONS, DESCRIPTOR, [operation]), (_GRAPH_HANDLE, _HANDLE, [handle.value])
     )
-    found: dict[str, Plan] = {}
+    found: dict[str, EnginePlan] = {}
     reason = f"no engine without {', '.join(sorted(refused))}" if refused else "no engine"
     for config in _configs(graph):
         name, notes = _name(config), _notes(config)
@@ -177,7 +179,7 @@ def plans(operation: Descriptor, handle: c_void_p, refused: Collection[str], lim
         if need_bytes > limit_bytes:
             reason = f"{name} needs a workspace of {need_bytes} bytes, {limit_bytes} are allowed or free"
             continue
-        found[name] = Plan(plan, name, notes, need_bytes)
+        found[name] = EnginePlan(plan, name, notes, need_bytes)
         if len(found) == most:
             break
     if not found:

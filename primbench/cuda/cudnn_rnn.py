@@ -26,7 +26,7 @@ _ADD_TO_GRADIENTS = 0  # the only mode that it supports
 _DEFAULT_MATH = 0
 
 
-class Network(Protocol):
+class RecurrentNetwork(Protocol):
     """A recurrent network over seq_len steps of batch_size sequences, as many input features as hidden_size units."""
 
     @property
@@ -48,7 +48,7 @@ class Network(Protocol):
 
 
 @dataclass(frozen=True)
-class Addresses:
+class RnnAddresses:
     """Device addresses of memory that the caller keeps alive; None where a pass has no such array.
 
     x, y, dy, dx: sequences [T,N,features]. h0, c0: states [layers (times 2),N,H]. weights, dweights: weight_bytes,
@@ -69,7 +69,7 @@ class Addresses:
 
 
 @dataclass(frozen=True)
-class Gate:
+class RnnGate:
     """One gate's weights and bias within the weights. gate: those of the input first, then those of the state."""
 
     chain: int
@@ -84,7 +84,9 @@ class Recurrent:
     Raises CudnnRefusal or CudnnError where cuDNN has no such network in this algorithm.
     """
 
-    def __init__(self, network: Network, algorithm: str, stream_handle: int, device: str, *, training: bool) -> None:
+    def __init__(
+        self, network: RecurrentNetwork, algorithm: str, stream_handle: int, device: str, *, training: bool
+    ) -> None:
         self._network, self._training = network, training
         self.gates = _GATES[network.cell]
         self._handle = cudnn.handle(stream_handle, device)
@@ -102,7 +104,7 @@ class Recurrent:
         cudnn.call("cudnnGetRNNTempSpaceSizes", self._handle, self._rnn, mode, self._x, *sizes)
         self.weight_bytes, self.workspace_bytes, self.reserve_bytes = weights.value, workspace.value, reserve.value
 
-    def matrices(self, weights: int) -> Iterator[Gate]:
+    def matrices(self, weights: int) -> Iterator[RnnGate]:
         """Where everything lies in the weights at an address: of each layer's directions, each gate."""
         network = self._network
         matrix, bias = cudnn.Object("TensorDescriptor"), cudnn.Object("TensorDescriptor")
@@ -114,9 +116,9 @@ class Recurrent:
                     "cudnnGetRNNWeightParams",
                     self._handle, self._rnn, chain, *space, gate, matrix, byref(found), bias, byref(found_bias),
                 )  # fmt: skip
-                yield Gate(chain, gate, found.value or 0, found_bias.value or 0)
+                yield RnnGate(chain, gate, found.value or 0, found_bias.value or 0)
 
-    def forward(self, a: Addresses) -> Callable[[], None]:
+    def forward(self, a: RnnAddresses) -> Callable[[], None]:
         """y and, for training, the reserve."""
         return _prepared(
             "cudnnRNNForward",
@@ -126,7 +128,7 @@ class Recurrent:
             *self._weights(a), *self._scratch(a),
         )  # fmt: skip
 
-    def bwd_data(self, a: Addresses) -> Callable[[], None]:
+    def bwd_data(self, a: RnnAddresses) -> Callable[[], None]:
         """dx, from a reserve that forward() left; what bwd_weights() needs takes its place."""
         return _prepared(
             "cudnnRNNBackwardData_v8",
@@ -136,7 +138,7 @@ class Recurrent:
             *self._weights(a), *self._scratch(a),
         )  # fmt: skip
 
-    def bwd_weights(self, a: Addresses) -> Callable[[], None]:
+    def bwd_weights(self, a: RnnAddresses) -> Callable[[], None]:
         """The gradients, added to dweights, from a reserve that bwd_data() left."""
         return _prepared(
             "cudnnRNNBackwardWeights_v8",
@@ -145,14 +147,14 @@ class Recurrent:
             c_size_t(self.weight_bytes), _address(a.dweights), *self._scratch(a),
         )  # fmt: skip
 
-    def _weights(self, a: Addresses) -> tuple[Any, Any]:
+    def _weights(self, a: RnnAddresses) -> tuple[Any, Any]:
         return c_size_t(self.weight_bytes), _address(a.weights)
 
-    def _scratch(self, a: Addresses) -> tuple[Any, ...]:
+    def _scratch(self, a: RnnAddresses) -> tuple[Any, ...]:
         sizes = c_size_t(self.workspace_bytes), c_size_t(self.reserve_bytes)
         return sizes[0], _address(a.workspace), sizes[1], _address(a.reserve)
 
-    def _cell_state(self, a: Addresses) -> Any:
+    def _cell_state(self, a: RnnAddresses) -> Any:
         return None if a.c0 is None else self._state
 
     def _describe(self, algorithm: str) -> Any:
@@ -181,7 +183,7 @@ class Recurrent:
         return made
 
 
-def _math(network: Network) -> int:
+def _math(network: RecurrentNetwork) -> int:
     """Default math may round float32 to tf32; FMA never does; 16 bit go to the tensor cores, summed in float32."""
     if network.dtype != "float32":
         return cudnn.TENSOR_OP_MATH

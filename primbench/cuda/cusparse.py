@@ -33,7 +33,7 @@ _ALGORITHM = {
 _STATUS_NOT_SUPPORTED = 10
 
 
-class Product(Sizes, Protocol):
+class SparseProduct(Sizes, Protocol):
     """C[m,n] = A[m,k] B[k,n]; A in CSR with 32-bit indices, B and C row-major and contiguous."""
 
     @property
@@ -41,7 +41,7 @@ class Product(Sizes, Protocol):
 
 
 @dataclass(frozen=True)
-class Addresses:
+class SparseAddresses:
     """Device addresses of memory that the caller keeps alive."""
 
     values: int
@@ -52,7 +52,7 @@ class Addresses:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SparsePlan:
     """``call(*arguments)`` enqueues the product; it returns 0, or a status for ``failure``.
 
     kept: what the arguments point to.
@@ -65,8 +65,8 @@ class Plan:
 
 
 def plan(
-    product: Product, addresses: Addresses, stream_handle: int, device: str, allocate: Callable[[int], int]
-) -> Plan:
+    product: SparseProduct, addresses: SparseAddresses, stream_handle: int, device: str, allocate: Callable[[int], int]
+) -> SparsePlan:
     """Prepare a product on a stream of ``device``, which must be the current CUDA device: SpMM, SpMV where n is 1.
 
     Sums are float32, float64 for float64. ``allocate`` gives the address of so many bytes of scratch, which the caller
@@ -90,7 +90,7 @@ def plan(
     if hasattr(load(), f"{function}_preprocess"):  # of SpMV: since CUDA 12.4
         _call(f"{function}_preprocess", *arguments)
     words = f"cuSPARSE {version()} {function.removeprefix('cusparse')} {algorithm}"
-    return Plan(getattr(load(), function), arguments, words, (a, b, c))
+    return SparsePlan(getattr(load(), function), arguments, words, (a, b, c))
 
 
 def failure(status: int, function: str) -> PrimbenchError:
@@ -131,14 +131,14 @@ class _Descriptor:
             self._destroy(self.pointer)
 
 
-def _csr(product: Product, addresses: Addresses) -> _Descriptor:
+def _csr(product: SparseProduct, addresses: SparseAddresses) -> _Descriptor:
     sizes = (c_int64(product.m), c_int64(product.k), c_int64(product.nonzeros))
     arrays = (c_void_p(addresses.row_starts), c_void_p(addresses.columns), c_void_p(addresses.values))
     types = (_INDEX_32I, _INDEX_32I, _INDEX_BASE_ZERO, _DATA_TYPE[product.dtype])
     return _Descriptor("Csr", "SpMat", *sizes, *arrays, *types)
 
 
-def _dense(product: Product, rows: int, at: int) -> _Descriptor:
+def _dense(product: SparseProduct, rows: int, at: int) -> _Descriptor:
     stored = _DATA_TYPE[product.dtype]
     if product.n == 1:
         return _Descriptor("DnVec", "DnVec", c_int64(rows), c_void_p(at), stored)

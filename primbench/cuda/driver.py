@@ -119,7 +119,7 @@ class Event:
         return milliseconds.value / 1e3
 
 
-class Graph:
+class DriverGraph:
     """A graph on the stream it was captured from, instantiated.
 
     nodes: how many operations it holds, a child graph counted as one. longest_path: how many of them are on the
@@ -146,10 +146,10 @@ class Graph:
         call("cuGraphLaunch", self._instance, self._stream)
 
 
-def capture(stream: int, enqueue: Callable[[], None]) -> Graph:
+def capture(stream: int, enqueue: Callable[[], None]) -> DriverGraph:
     """Capture what ``enqueue`` puts on the stream. Its exception passes through, with the capture ended."""
     with captured(stream, enqueue) as graph:
-        return Graph(graph, stream)
+        return DriverGraph(graph, stream)
 
 
 @contextmanager

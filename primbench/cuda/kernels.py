@@ -17,7 +17,7 @@ from typing import Any
 from primbench.cuda import driver, libraries
 from primbench.errors import PrimbenchError, UnsupportedCase
 
-Prepared = tuple[Callable[..., int], tuple[Any, ...]]
+PreparedKernel = tuple[Callable[..., int], tuple[Any, ...]]
 """A foreign function and its arguments, converted beforehand: that would cost time in every call."""
 
 
@@ -42,7 +42,7 @@ def module(source: str, options: Sequence[str] = ()) -> driver.Module:
     return driver.Module(image(source, driver.compute_capability(), options))
 
 
-def launch(kernel: int, blocks: int, threads: int, stream: int, values: Sequence[Any]) -> Prepared:
+def launch(kernel: int, blocks: int, threads: int, stream: int, values: Sequence[Any]) -> PreparedKernel:
     """cuLaunchKernel of a module's function. values: of its parameters, each of the ctypes that it has."""
     pointers = (c_void_p * len(values))(*map(ctypes.addressof, values))
     pointers.kept = values  # type: ignore[attr-defined]  # it has their addresses only

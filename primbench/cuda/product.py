@@ -68,7 +68,7 @@ class Addresses:
 
 
 @dataclass(frozen=True)
-class Operand:
+class ProductOperand:
     """A contiguous column-major matrix, ``rows`` by ``columns``; it enters the product transposed or not."""
 
     dtype: str
@@ -77,7 +77,7 @@ class Operand:
     transposed: bool
 
 
-def column_major(product: Product) -> tuple[Operand, Operand, Operand]:
+def column_major(product: Product) -> tuple[ProductOperand, ProductOperand, ProductOperand]:
     """Left factor (B), right factor (A) and result (C).
 
     Row-major C is, byte for byte, column-major C^T = op(B)^T op(A)^T.
@@ -85,6 +85,6 @@ def column_major(product: Product) -> tuple[Operand, Operand, Operand]:
     m, n, k, dtype = product.m, product.n, product.k, product.dtype
     left_shape = (k, n) if product.trans_b else (n, k)
     right_shape = (m, k) if product.trans_a else (k, m)
-    left = Operand(dtype, *left_shape, transposed=product.trans_b)
-    right = Operand(dtype, *right_shape, transposed=product.trans_a)
-    return left, right, Operand(product.out_dtype, n, m, transposed=False)
+    left = ProductOperand(dtype, *left_shape, transposed=product.trans_b)
+    right = ProductOperand(dtype, *right_shape, transposed=product.trans_a)
+    return left, right, ProductOperand(product.out_dtype, n, m, transposed=False)

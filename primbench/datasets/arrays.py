@@ -6,7 +6,7 @@ import io
 import os
 from typing import TYPE_CHECKING
 
-from primbench.datasets.format import Format, Made, Place, files_ending, whole
+from primbench.datasets.format import ExamplePlace, Format, Made, files_ending, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +26,10 @@ class ArrayFiles(Format):
             np.savez(written, *(each.astype(_stored(each)) for each in arrays))
             yield Made(f"{number:07}.npz", written.getvalue())
 
-    def find(self, folder: str) -> list[Place]:
-        return [Place(os.path.relpath(path, folder), (whole(path),)) for path in files_ending(folder, *self.endings)]
+    def find(self, folder: str) -> list[ExamplePlace]:
+        return [
+            ExamplePlace(os.path.relpath(path, folder), (whole(path),)) for path in files_ending(folder, *self.endings)
+        ]
 
     def decode(self, content: bytes, label: int, number: int) -> tuple[Array, ...]:
         import numpy as np

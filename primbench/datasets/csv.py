@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from primbench.datasets.format import Extent, Format, Made, Place, files_ending, within
+from primbench.datasets.format import ExamplePlace, Extent, Format, Made, files_ending, within
 from primbench.problem.examples import Csv
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ class CsvFiles(Format):
         with open(os.path.join(folder, _NAME), "xb") as file:
             file.writelines(each.content for each in made)
 
-    def find(self, folder: str) -> list[Place]:
+    def find(self, folder: str) -> list[ExamplePlace]:
         found = []
         for path in files_ending(folder, ".csv"):
             offset, name = 0, os.path.relpath(path, folder)
             with open(path, "rb") as file:
                 for number, line in enumerate(file, 1):
-                    found.append(Place(f"{name}, line {number}", (Extent(path, offset, len(line)),)))
+                    found.append(ExamplePlace(f"{name}, line {number}", (Extent(path, offset, len(line)),)))
                     offset += len(line)
         return found
 

@@ -18,7 +18,7 @@ from primbench.problem.examples import Arrays, Csv, Idx, Images, Tokens
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from primbench.datasets.format import Extent, Format, Place
+    from primbench.datasets.format import ExamplePlace, Extent, Format
     from primbench.dtypes import Array
     from primbench.problem.network import Network
 
@@ -46,7 +46,7 @@ class Bad(NamedTuple):
 class Dataset:
     """is_kept: whether the kernel may keep in memory what was read. axes: as Format's."""
 
-    def __init__(self, form: Format, folder: str, places: Sequence[Place], *, is_kept: bool) -> None:
+    def __init__(self, form: Format, folder: str, places: Sequence[ExamplePlace], *, is_kept: bool) -> None:
         self.folder, self.places, self.axes = folder, places, form.axes
         self._form, self._is_kept = form, is_kept
 
@@ -107,7 +107,7 @@ def write(form: Format, folder: str, count: int, *, as_shards: bool) -> None:
         form.write(folder, form.make(count))
 
 
-def find(form: Format, folder: str, *, as_shards: bool) -> list[Place]:
+def find(form: Format, folder: str, *, as_shards: bool) -> list[ExamplePlace]:
     """All examples in a folder. Raises PrimbenchError where there are none, or it cannot be read."""
     wanted = "tar files of such examples" if as_shards else form.contents
     try:

@@ -39,7 +39,7 @@ SPARE = 1.05  # times the bytes, for what a file system keeps of its own beside 
 _REMOVES = "import shutil, sys; sys.stdin.read(); shutil.rmtree(sys.argv[1], ignore_errors=True)"
 
 
-class Folder:
+class DataFolder:
     """A new folder in ``parent``, or in what TMPDIR names where that is "", until remove() or the end of this process.
 
     path: its name. where: the kind of file system and where that is mounted.

@@ -23,7 +23,7 @@ class Extent(NamedTuple):
     size_bytes: int
 
 
-class Place(NamedTuple):
+class ExamplePlace(NamedTuple):
     """Where an example is: its bytes are those of all extents. name: within the data set. label: of its folder."""
 
     name: str
@@ -66,10 +66,10 @@ class Format(ABC):
                 file.write(each.content)
 
     @abstractmethod
-    def find(self, folder: str) -> list[Place]:
+    def find(self, folder: str) -> list[ExamplePlace]:
         """Every example in files there, in the order of names. Raises OSError, ValueError for what cannot be these."""
 
-    def placed(self, found: Sequence[Place]) -> list[Place]:
+    def placed(self, found: Sequence[ExamplePlace]) -> list[ExamplePlace]:
         """With what only all of them together tell. Raises ValueError."""
         return list(found)
 

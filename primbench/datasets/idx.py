@@ -7,7 +7,7 @@ import os
 import struct
 from typing import TYPE_CHECKING
 
-from primbench.datasets.format import Extent, Format, Made, Place, within
+from primbench.datasets.format import ExamplePlace, Extent, Format, Made, within
 from primbench.problem.examples import Idx
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class IdxFiles(Format):
         if self._has_labels:
             _write(folder, "labels", [], [each[self._image_bytes :] for each in contents])
 
-    def find(self, folder: str) -> list[Place]:
+    def find(self, folder: str) -> list[ExamplePlace]:
         """Raises ValueError where a file is of another format, or there are labels for other images."""
         names = os.listdir(folder)
         files = [_found(folder, names, "images", self._image_bytes)]
@@ -56,7 +56,7 @@ class IdxFiles(Format):
             files.append(_found(folder, names, "labels", 1))
         if len({len(extents) for extents in files}) > 1:
             raise ValueError(f"{len(files[0])} images, {len(files[1])} labels: {self.contents} of the same examples")
-        return [Place(f"image {number}", extents) for number, extents in enumerate(zip(*files, strict=True))]
+        return [ExamplePlace(f"image {number}", extents) for number, extents in enumerate(zip(*files, strict=True))]
 
     def decode(self, content: bytes, label: int, number: int) -> tuple[Array, ...]:
         import numpy as np

@@ -8,7 +8,7 @@ import os
 import random
 from typing import TYPE_CHECKING, Any
 
-from primbench.datasets.format import Format, Made, Place, files_ending, whole
+from primbench.datasets.format import ExamplePlace, Format, Made, files_ending, whole
 from primbench.errors import UnsupportedCase
 from primbench.problem.examples import Images
 
@@ -59,10 +59,12 @@ class JpegImages(Format):
             Image.fromarray(pixels, "YCbCr").save(written, "JPEG", quality=kind.quality)
             yield Made(f"n{number % classes:04}/{number:07}.JPEG", written.getvalue())
 
-    def find(self, folder: str) -> list[Place]:
-        return [Place(os.path.relpath(path, folder), (whole(path),)) for path in files_ending(folder, *self.endings)]
+    def find(self, folder: str) -> list[ExamplePlace]:
+        return [
+            ExamplePlace(os.path.relpath(path, folder), (whole(path),)) for path in files_ending(folder, *self.endings)
+        ]
 
-    def placed(self, found: Sequence[Place]) -> list[Place]:
+    def placed(self, found: Sequence[ExamplePlace]) -> list[ExamplePlace]:
         """A class is the folder that stands first in a name."""
         names = sorted({place.name.rpartition("/")[0].partition("/")[0] for place in found})
         if "" in names:

@@ -8,7 +8,7 @@ import os
 import tarfile
 from typing import TYPE_CHECKING
 
-from primbench.datasets.format import Extent, Place, files_ending
+from primbench.datasets.format import ExamplePlace, Extent, files_ending
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,7 @@ def write(folder: str, made: Iterable[Made]) -> None:
                 shard.addfile(member, io.BytesIO(each.content))
 
 
-def find(folder: str, form: Format) -> list[Place]:
+def find(folder: str, form: Format) -> list[ExamplePlace]:
     """Every member that can be an example. Raises OSError, ValueError for a file that is no tar file."""
     found = []
     for path in files_ending(folder, ".tar"):
@@ -40,5 +40,5 @@ def find(folder: str, form: Format) -> list[Place]:
                 members = [each for each in shard if each.isreg() and each.name.lower().endswith(form.endings)]
         except tarfile.TarError as error:
             raise ValueError(f"{os.path.relpath(path, folder)}: {error}") from None
-        found += [Place(each.name, (Extent(path, each.offset_data, each.size),)) for each in members]
+        found += [ExamplePlace(each.name, (Extent(path, each.offset_data, each.size),)) for each in members]
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from primbench.datasets.format import Extent, Format, Made, Place, files_ending, within
+from primbench.datasets.format import ExamplePlace, Extent, Format, Made, files_ending, within
 from primbench.problem.examples import Tokens
 
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ class TokenFiles(Format):
         with open(os.path.join(folder, _NAME), "xb") as file:
             file.writelines(each.content for each in made)
 
-    def find(self, folder: str) -> list[Place]:
+    def find(self, folder: str) -> list[ExamplePlace]:
         """Texts that follow one another; what is left at a file's end is none."""
         return [
-            Place(f"{os.path.relpath(path, folder)}, byte {offset}", (Extent(path, offset, self._text_bytes),))
+            ExamplePlace(f"{os.path.relpath(path, folder)}, byte {offset}", (Extent(path, offset, self._text_bytes),))
             for path in files_ending(folder, ".bin")
             for offset in range(0, os.path.getsize(path) - self._text_bytes + 1, self._text_bytes)
         ]

@@ -13,12 +13,12 @@ from primbench.errors import InvalidRequest, PrimbenchError
 from primbench.runtimes.leftovers import launch_folder
 
 if TYPE_CHECKING:
-    from primbench.decompose.child import Answer, Request
+    from primbench.decompose.child import Answer, CaptureRequest
 
 ENDING_S = 10.0  # in which a script that is told to end may end what it has started
 
 
-def ask(request: Request) -> Answer:
+def ask(request: CaptureRequest) -> Answer:
     """Its answer. Raises InvalidRequest and PrimbenchError where nothing was captured, in one line why."""
     from primbench.decompose.child import Answer
 

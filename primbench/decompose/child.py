@@ -18,7 +18,7 @@ from primbench.errors import PrimbenchError
 from primbench.registry import add_file
 
 if TYPE_CHECKING:
-    from primbench.decompose.written import Step
+    from primbench.decompose.written import CapturedStep
 
 
 NO_CALLS = (
@@ -28,7 +28,7 @@ NO_CALLS = (
 ENDING_S = 5.0  # in which threads may end by themselves
 
 
-class Request(msgspec.Struct, frozen=True):
+class CaptureRequest(msgspec.Struct, frozen=True):
     """script, arguments, number: capture that step of a script. model: or one of a model, by fields of the primitive.
 
     is_module: whether the script is a module's name.
@@ -64,9 +64,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 def main() -> None:
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # or its profiler says on stderr that it starts
-    path, request = sys.argv[1], msgspec.json.decode(sys.argv[2], type=Request)
+    path, request = sys.argv[1], msgspec.json.decode(sys.argv[2], type=CaptureRequest)
 
-    def answer(found: Step | PrimbenchError) -> None:
+    def answer(found: CapturedStep | PrimbenchError) -> None:
         with open(path, "wb") as file:
             file.write(msgspec.json.encode(_answered(found)))
 
@@ -98,7 +98,7 @@ def _end_threads() -> None:
         end_now()
 
 
-def _answered(found: Step | PrimbenchError) -> Answer:
+def _answered(found: CapturedStep | PrimbenchError) -> Answer:
     if isinstance(found, PrimbenchError):
         return Answer(error=str(found), exit_code=found.exit_code)
     from primbench.decompose.written import left_out, parts, suite_of
@@ -117,7 +117,7 @@ def _answered(found: Step | PrimbenchError) -> Answer:
     )
 
 
-def _of_model(request: Request) -> Step | PrimbenchError:
+def _of_model(request: CaptureRequest) -> CapturedStep | PrimbenchError:
     from primbench.decompose.model import captured
 
     try:

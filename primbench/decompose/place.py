@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from primbench.decompose.timed import timed
 from primbench.environment import container, limits, machine
 from primbench.results.record import model_of
-from primbench.spec.captured import Place
+from primbench.spec.captured import StepPlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from primbench.spec.captured import Captured
 
 
-def here() -> Place:
+def here() -> StepPlace:
     """Of this process, once its step has run."""
     root = Path("/")
     torch = sys.modules.get("torch")
@@ -49,8 +49,8 @@ def _elsewhere(captured: Captured, worker: Worker) -> list[str]:
     return [f"{name} {was} there, {now} here" for name, was, now in values if None not in (was, now) and was != now]
 
 
-def _place(machine: Machine, limits: Limits, runtime: str | None, gpu: str | None) -> Place:
-    return Place(
+def _place(machine: Machine, limits: Limits, runtime: str | None, gpu: str | None) -> StepPlace:
+    return StepPlace(
         boot_id=machine.boot_id,
         cpu_model=machine.cpu_model,
         cpus=len(limits.cpus_allowed) if limits.cpus_allowed else None,

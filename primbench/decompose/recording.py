@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.decompose.described import described
 from primbench.decompose.reuse import tensors_in, touched
-from primbench.decompose.written import Step
+from primbench.decompose.written import CapturedStep
 from primbench.problem.operators import Call, Phase, Settings
 
 if TYPE_CHECKING:
@@ -24,18 +24,18 @@ UNSEEN = ("profiler", "prim")  # namespaces of what computes nothing
 
 
 @contextlib.contextmanager
-def capture() -> Iterator[Step]:
+def capture() -> Iterator[CapturedStep]:
     """``with primbench.capture() as step:`` records what torch does in it; then ``step.write("step.toml")``.
 
     One thread's operators, and those that autograd calls for it. The step should have run some times before, so that
     what is made once, such as an optimizer's state, is not in it.
     """
-    step = Step()
+    step = CapturedStep()
     with recorder(step):
         yield step
 
 
-def recorder(step: Step, is_apart: Callable[[], bool] = lambda: False) -> Any:
+def recorder(step: CapturedStep, is_apart: Callable[[], bool] = lambda: False) -> Any:
     """A context in which calls are added to the step. is_apart: whether those of that moment are none of its own.
 
     Its abandon() is for another thread than the one that entered it, which has ended: a dispatch mode ends with it.
@@ -83,7 +83,7 @@ def _taken_apart(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
         return func.decompose(*args, **kwargs)
 
 
-def _called(func: Any, args: Any, kwargs: Any, step: Step, phases: _Phases) -> Any:
+def _called(func: Any, args: Any, kwargs: Any, step: CapturedStep, phases: _Phases) -> Any:
     call = described(func, args, kwargs, phases.now())  # before it is called: it may change what it is given
     result = func(*args, **kwargs)
     step.calls.append(call if call.host_only else _touching(call, [*args, *kwargs.values()], result))
@@ -130,7 +130,7 @@ def _has_nested(arguments: Iterable[Any]) -> bool:
     )
 
 
-def _finish(step: Step) -> None:
+def _finish(step: CapturedStep) -> None:
     import torch
 
     step.torch, step.threads = str(torch.__version__), torch.get_num_threads()
@@ -207,7 +207,7 @@ def is_in_backward() -> bool:
 
 
 @contextlib.contextmanager
-def _counting_replays(step: Step) -> Iterator[None]:
+def _counting_replays(step: CapturedStep) -> Iterator[None]:
     """Of CUDA graphs, of which no operator reaches the dispatcher."""
     import torch
 

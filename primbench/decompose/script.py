@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from primbench.decompose.laps import following_loaders
 from primbench.decompose.recording import outlasting_inference
-from primbench.decompose.steps import Done, Watch
+from primbench.decompose.steps import Done, StepWatch
 from primbench.errors import InvalidRequest, PrimbenchError
 from primbench.spec.confidential import hidden_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from primbench.decompose.written import Step
+    from primbench.decompose.written import CapturedStep
 
 _FAILED = "see whether it runs by python alone"
 
@@ -26,7 +26,7 @@ def run(
     script: str,
     arguments: Sequence[str],
     number: int,
-    answer: Callable[[Step | PrimbenchError], None],
+    answer: Callable[[CapturedStep | PrimbenchError], None],
     *,
     is_module: bool = False,
 ) -> None:
@@ -36,7 +36,7 @@ def run(
     """
     sys.argv = [script, *arguments]
     sys.path.insert(0, os.getcwd() if is_module else os.path.dirname(os.path.abspath(script)))
-    watch = Watch(number, " ".join([os.path.basename(script), *hidden_arguments(arguments)]), answer)
+    watch = StepWatch(number, " ".join([os.path.basename(script), *hidden_arguments(arguments)]), answer)
     ended: PrimbenchError | None = None
     handles = watch.follow()
     try:
@@ -63,7 +63,7 @@ def _start(script: str, *, is_module: bool) -> None:
         runpy.run_path(script, run_name="__main__")
 
 
-def _why(script: str, error: BaseException, watch: Watch) -> PrimbenchError:
+def _why(script: str, error: BaseException, watch: StepWatch) -> PrimbenchError:
     if isinstance(error, SystemExit):
         return PrimbenchError(watch.too_few(f"{script} exited with status {error.code}", _FAILED))
     frames = traceback.walk_tb(error.__traceback__)

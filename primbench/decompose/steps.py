@@ -23,7 +23,7 @@ from primbench.decompose.inside import Inside
 from primbench.decompose.laps import Laps, kind_of
 from primbench.decompose.place import here
 from primbench.decompose.recording import is_in_backward, recorder
-from primbench.decompose.written import Step
+from primbench.decompose.written import CapturedStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,13 +75,13 @@ class _Here(threading.local):
         self.laps = Laps()
 
 
-class Watch:
+class StepWatch:
     """Counts steps, captures the one that is asked for, and times others.
 
     is_done: whether it is captured. words: the script and its arguments, secrets hidden, which a suite keeps.
     """
 
-    def __init__(self, number: int, words: str, answer: Callable[[Step | PrimbenchError], None]) -> None:
+    def __init__(self, number: int, words: str, answer: Callable[[CapturedStep | PrimbenchError], None]) -> None:
         self._number, self._words, self._answer = number, words, answer
         self._process = os.getpid()
         self.endings = Endings()
@@ -90,7 +90,7 @@ class Watch:
         self._here = _Here()
         self._inside: Inside | None = None
         self._recorder: Any = None
-        self._step = Step()
+        self._step = CapturedStep()
         self._records = threading.Lock()  # held from where a step is recorded, for good once it is captured
         self._thread: threading.Thread | None = None  # that holds it, since a dispatch mode is of one
         self._laps = Laps()  # of that thread
@@ -242,7 +242,7 @@ class Watch:
             self._forget()
 
     def _forget(self) -> None:
-        self._recorder, self._step, self._thread = None, Step(), None
+        self._recorder, self._step, self._thread = None, CapturedStep(), None
         self._records.release()
 
     def _end(self, between: str) -> None:

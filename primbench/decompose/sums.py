@@ -19,12 +19,12 @@ from primbench.decompose.parts import (
     why_unknown,
     without_record,
 )
+from primbench.decompose.timed import Timed
 from primbench.spec.captured import PARTS, WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from primbench.decompose.timed import Timed
     from primbench.measurement import Measurement, Samples
     from primbench.results.record import Record
     from primbench.spec.captured import Captured
@@ -54,7 +54,7 @@ class Number(msgspec.Struct, frozen=True, kw_only=True):
         return self.parts_s / self.step_s if self.parts_s is not None and self.step_s else None
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class SumRow(msgspec.Struct, frozen=True, kw_only=True):
     """seconds: of the step's time, below 0 where parts take longer than what is left of it; None where that is not
     known. calls: that it is of.
     """
@@ -83,7 +83,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
 
     device: str
     numbers: list[Number]
-    rows: list[Row]
+    rows: list[SumRow]
     calls: int
     others: dict[str, float] = {}
     unmeasured: dict[str, int] = {}
@@ -152,7 +152,7 @@ def explained(
 
 
 def _explained(
-    device: str, parts: Sequence[Part], whole: Sequence[Record], numbers: list[Number], rows: list[Row]
+    device: str, parts: Sequence[Part], whole: Sequence[Record], numbers: list[Number], rows: list[SumRow]
 ) -> Explained:
     others = [(part.label, part.all_s) for part in parts if part.row == OTHERS]
     unmeasured = [(": ".join(filter(None, (part.label, part.reason))), part.calls) for part in parts if part.reason]
@@ -202,7 +202,7 @@ def _lacks(parts: Sequence[Part], of: Callable[[Part], float | None]) -> bool:
     return any(of(part) is None for part in parts)
 
 
-def _by_name(parts: Sequence[Part]) -> list[Row]:
+def _by_name(parts: Sequence[Part]) -> list[SumRow]:
     """What a device does in the calls that were measured, the largest first."""
     calls: Counter[str] = Counter()
     for part in parts:
@@ -210,23 +210,23 @@ def _by_name(parts: Sequence[Part]) -> list[Row]:
             calls[part.row] += part.calls
     taken = _summed((part.row, part.all_s) for part in parts if not part.reason)
     largest = sorted((name for name in taken if taken[name]), key=lambda name: -taken[name])
-    return [Row(name=name, seconds=taken[name], calls=calls[name]) for name in largest]
+    return [SumRow(name=name, seconds=taken[name], calls=calls[name]) for name in largest]
 
 
-def _left(parts: Sequence[Part], rest_s: float | None, known: Sequence[tuple[str, float]] = ()) -> list[Row]:
+def _left(parts: Sequence[Part], rest_s: float | None, known: Sequence[tuple[str, float]] = ()) -> list[SumRow]:
     """What no part accounts for. rest_s: None where the step's time is not known. known: what is known to be in it, as
     far as it leaves time for that: a GPU may compute meanwhile.
     """
     unmeasured = sum(part.calls for part in parts if part.reason)
-    rows = [Row(name=NOT_MEASURED, seconds=None, calls=unmeasured)] if unmeasured else []
+    rows = [SumRow(name=NOT_MEASURED, seconds=None, calls=unmeasured)] if unmeasured else []
     if rest_s is None:
         return rows
     found = []
     for name, seconds in known:
         if (taken_s := min(seconds, rest_s)) > 0:
-            found.append(Row(name=name, seconds=taken_s))
+            found.append(SumRow(name=name, seconds=taken_s))
             rest_s -= taken_s
-    return [*found, *rows, Row(name=UNEXPLAINED, seconds=None if unmeasured else rest_s)]
+    return [*found, *rows, SumRow(name=UNEXPLAINED, seconds=None if unmeasured else rest_s)]
 
 
 def _waits(timed: Timed | None) -> list[tuple[str, float]]:
@@ -235,7 +235,7 @@ def _waits(timed: Timed | None) -> list[tuple[str, float]]:
     return [(name, seconds) for name, seconds in waits if seconds]
 
 
-def _on_cpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None) -> tuple[list[Number], list[Row]]:
+def _on_cpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None) -> tuple[list[Number], list[SumRow]]:
     """A CPU computes in the calls themselves: there is one number."""
     step_s = timed.median_s if timed else median_s(whole, device_time)
     parts_s = _total(parts, _device_s)
@@ -246,7 +246,7 @@ def _on_cpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     return numbers, [*_by_name(parts), *_left(parts, rest_s, [*_waits(timed), *between])]
 
 
-def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None) -> tuple[list[Number], list[Row]]:
+def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None) -> tuple[list[Number], list[SumRow]]:
     """The step's period is what its kernels take, and what the GPU waits beside them: for launches, and for the rest of
     the host's time.
     """
@@ -264,14 +264,14 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     ]
     calls = sum(part.calls for part in parts if not part.reason)
     if step_s is None:
-        launches = Row(name=LAUNCHES, seconds=longer_s - device_s, calls=calls)
+        launches = SumRow(name=LAUNCHES, seconds=longer_s - device_s, calls=calls)
         return numbers, [*_by_name(parts), launches, *_left(parts, None)]
     launches_s, between_s = _idle(step_s, whole_device_s or device_s, host_s, all_host_s)
     rest_s = step_s - device_s - launches_s - (between_s or 0.0)
     return numbers, [
         *_by_name(parts),
-        Row(name=LAUNCHES, seconds=launches_s, calls=calls),
-        Row(name=PYTHON, seconds=between_s),
+        SumRow(name=LAUNCHES, seconds=launches_s, calls=calls),
+        SumRow(name=PYTHON, seconds=between_s),
         *_left(parts, rest_s, _waits(timed)),
     ]
 

@@ -14,7 +14,7 @@ from primbench.decompose.mapping import cases
 from primbench.decompose.reuse import distances, median_bytes
 from primbench.problem import fields_of
 from primbench.problem.operators import NotThere, OperatorCase, Phase, Settings
-from primbench.spec.captured import PARTS, WHOLE, Captured, Place
+from primbench.spec.captured import PARTS, WHOLE, Captured, StepPlace
 from primbench.system import outputs
 from primbench.units import format_percent
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Step:
+class CapturedStep:
     """A captured step; ``write()`` makes a suite of it.
 
     of: whose it is and where it begins and ends, in words. calls: in their order. torch: its version. threads: of its
@@ -44,7 +44,7 @@ class Step:
     torch: str = ""
     threads: int | None = None
     laps: list[Lap] = field(default_factory=list)
-    place: Place = field(default_factory=Place)
+    place: StepPlace = field(default_factory=StepPlace)
     inside_s: list[float] = field(default_factory=list)
     module_calls: Counter[str] = field(default_factory=Counter)
     compiled: int = 0
@@ -76,7 +76,7 @@ def write_new(path: str | os.PathLike[str], text: str) -> None:
     outputs.write_new(path, text.encode(errors="backslashreplace"))
 
 
-def left_out(step: Step) -> Mapping[str, int]:
+def left_out(step: CapturedStep) -> Mapping[str, int]:
     """Calls that cannot be made again: by operator and why, how many."""
     found: Counter[str] = Counter()
     for call, count in step.counted():
@@ -87,18 +87,18 @@ def left_out(step: Step) -> Mapping[str, int]:
     return found
 
 
-def parts(step: Step) -> int:
+def parts(step: CapturedStep) -> int:
     """Calls that the suite's entries make; of one operator several, such as a product and the copy of its bias."""
     return sum(count * len(several) for _, count, several in _made_again(step))
 
 
-def _made_again(step: Step) -> Iterator[tuple[Call, int, Sequence[OperatorCase]]]:
+def _made_again(step: CapturedStep) -> Iterator[tuple[Call, int, Sequence[OperatorCase]]]:
     for call, count in step.counted():
         with contextlib.suppress(NotThere):
             yield call, count, cases(call, step.settings)
 
 
-def suite_of(step: Step) -> str:
+def suite_of(step: CapturedStep) -> str:
     """The text; of what cannot be called again, a comment."""
     counted: Counter[tuple[str, str, Phase]] = Counter()
     found: dict[tuple[str, str, Phase], tuple[OperatorCase, str]] = {}
@@ -123,7 +123,7 @@ def suite_of(step: Step) -> str:
     return "\n".join([*_head(step, sum(calls.values())), *_whole(step), *_entries(by_primitive, calls)]) + "\n"
 
 
-def _head(step: Step, parts: int) -> list[str]:
+def _head(step: CapturedStep, parts: int) -> list[str]:
     """parts: calls that the entries make."""
     gone = left_out(step)
     missing = [f"# not called again, {count} times: {' '.join(reason.split())}" for reason, count in gone.items()]
@@ -154,7 +154,7 @@ def _head(step: Step, parts: int) -> list[str]:
     ]
 
 
-def _whole(step: Step) -> list[str]:
+def _whole(step: CapturedStep) -> list[str]:
     if step.whole is None:
         return []
     given = {each.name: getattr(step.whole, each.name) for each in fields_of(step.whole)}

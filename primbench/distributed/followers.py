@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from primbench.distributed.world import World
 
 
-class Command(msgspec.Struct, frozen=True):
+class FollowerCommand(msgspec.Struct, frozen=True):
     """From the leader. number: which rank it is about, counted from 1. status: what a follower is to exit with."""
 
     kind: Literal["start", "stop", "exit"]
@@ -62,7 +62,7 @@ class Leader:
         self._started += 1
         for rank, follower in enumerate(self._followers, 1):
             try:
-                follower.send(Command("start", self._started))
+                follower.send(FollowerCommand("start", self._started))
             except EOFError:
                 raise WorkerError(f"rank {rank} and its primbench are gone: launch all ranks again") from None
         channels = self._accept_all(self._started)
@@ -80,7 +80,7 @@ class Leader:
     ) -> None:
         for follower in self._followers:
             with contextlib.suppress(EOFError):
-                follower.send(Command("exit", status=_exit_status(error)))
+                follower.send(FollowerCommand("exit", status=_exit_status(error)))
             follower.close()
         self._listener.close()
 
@@ -116,7 +116,7 @@ class FollowedRanks:
             peer.close()
         for follower in self._followers:
             with contextlib.suppress(EOFError):
-                follower.send(Command("stop", self._number))
+                follower.send(FollowerCommand("stop", self._number))
 
 
 def follow(world: World, *, verbose: bool) -> int:
@@ -144,7 +144,7 @@ def follow(world: World, *, verbose: bool) -> int:
         leader.close()
 
 
-def _next_command(leader: Channel, rank: Child | None, number: int) -> Command:
+def _next_command(leader: Channel, rank: Child | None, number: int) -> FollowerCommand:
     """Wait for it, and tell the leader when the rank dies meanwhile."""
     while rank is not None and not leader.has_line:
         if leader.connection.fileno() in readable([leader.connection.fileno(), rank.stdout], None):
@@ -155,9 +155,9 @@ def _next_command(leader: Channel, rank: Child | None, number: int) -> Command:
                 leader.send(Died(number, cause))
         rank = None
     try:
-        return leader.receive(Command)
+        return leader.receive(FollowerCommand)
     except EOFError:
-        return Command("exit", status=1)
+        return FollowerCommand("exit", status=1)
 
 
 def _exit_status(error: BaseException | None) -> int:

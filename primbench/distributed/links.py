@@ -46,7 +46,7 @@ class Offer(msgspec.Struct, frozen=True):
     secret: str
 
 
-class Line(msgspec.Struct, frozen=True):
+class LinkLine(msgspec.Struct, frozen=True):
     """Of a node's file. pair: what it has come to; None on the first line, which has its name and results file."""
 
     pair: tuple[int, int] | None = None
@@ -106,7 +106,7 @@ class Meeting:
             note(self._file(number), b"", anew=True, mode=0o600)
         except OSError as error:
             raise OutputError(f"{folder}: {error.strerror}: nodes cannot meet by it") from None
-        self._write(Line(name=name, results=results))
+        self._write(LinkLine(name=name, results=results))
 
     def name_of(self, number: int) -> str:
         """As it calls itself, where it has said so."""
@@ -120,20 +120,20 @@ class Meeting:
             address = own_address()
             listener = listen(address, 0)
             offer = Offer(address, listener.getsockname()[1], secrets.token_hex(16))
-            self._write(Line(pair, offer))
+            self._write(LinkLine(pair, offer))
             try:
                 self._await(other, pair, patience_s)
             except BaseException:
                 listener.close()
                 raise
             return Met(_world(offer, 0), listener, self.name_of(other))
-        self._write(Line(pair))
+        self._write(LinkLine(pair))
         theirs = self._await(other, pair, patience_s).offer
         if theirs is None:
             raise WorkerError(f"{self._file(other)}: says nowhere to meet")
         return Met(_world(theirs, 1), None, self.name_of(other))
 
-    def _await(self, other: int, pair: tuple[int, int], patience_s: float) -> Line:
+    def _await(self, other: int, pair: tuple[int, int], patience_s: float) -> LinkLine:
         patience = Patience(patience_s)
         while True:
             lines = self._lines(other)
@@ -148,14 +148,14 @@ class Meeting:
     def _file(self, number: int) -> Path:
         return self._folder / str(number)
 
-    def _write(self, line: Line) -> None:
+    def _write(self, line: LinkLine) -> None:
         note(self._file(self.number), msgspec.json.encode(line) + b"\n")
 
-    def _lines(self, number: int) -> list[Line]:
+    def _lines(self, number: int) -> list[LinkLine]:
         """Those that are whole: on a network the last one may be seen in part. Another launch's file means nothing."""
         try:
             text = content(self._file(number))
-            return [msgspec.json.decode(line, type=Line) for line in text.split(b"\n")[:-1]]
+            return [msgspec.json.decode(line, type=LinkLine) for line in text.split(b"\n")[:-1]]
         except (OSError, msgspec.MsgspecError):
             return []
 

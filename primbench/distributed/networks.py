@@ -18,7 +18,7 @@ from primbench.errors import UnsupportedCase
 if TYPE_CHECKING:
     from primbench.distributed.group import Group
 
-Network = Literal["private", "overlay"]
+NetworkKind = Literal["private", "overlay"]
 
 STEP_TIMEOUT_S = 30.0
 _CLONE_NEWNET = 0x40000000
@@ -31,7 +31,7 @@ OWN: dict[str, str] = {}
 """Variables that :func:`join` has set in this process: they come with the arm's network, and are none of the place."""
 
 
-def address(network: Network, rank: int) -> str:
+def address(network: NetworkKind, rank: int) -> str:
     """Of a rank, in the network that its collectives use: 10.213.0.0/16, or 10.214.0.0/16 through the overlay."""
     return _address(213 if network == "private" else 214, rank)
 
@@ -48,7 +48,7 @@ def enter() -> None:
         raise UnsupportedCase(f"a network of its own cannot be had: {reason}: be root, or leave network out")
 
 
-def join(group: Group, network: Network) -> None:
+def join(group: Group, network: NetworkKind) -> None:
     """Join the ranks, each in a namespace of its own from then on. All of them call this at the same point.
 
     Raises Refused on all ranks where one of them cannot.
@@ -84,7 +84,7 @@ def _connect(pids: list[int]) -> None:
         _run("ip", "link", "set", port, "master", _BRIDGE, "up")
 
 
-def _set_up(group: Group, network: Network) -> None:
+def _set_up(group: Group, network: NetworkKind) -> None:
     """This rank's own end of it."""
     own = _address(213, group.rank)
     _run("ip", "link", "set", "lo", "up")

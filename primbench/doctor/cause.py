@@ -18,9 +18,10 @@ from primbench.system.meaning import FactId
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from primbench.doctor.finding import Activity, Finding, Severity
+    from primbench.doctor.finding import Finding, Severity
     from primbench.doctor.place import Place
     from primbench.problem import Work
+    from primbench.spec.setting import Activity
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,10 @@ from typing import Literal
 
 import msgspec
 
+from primbench.spec.setting import Activity
 from primbench.system.meaning import FactId
 
 Severity = Literal["ok", "note", "warning", "problem", "unknown"]
-
-
-Activity = Literal["launch", "copy", "kernel", "collective", "start-up", "data loading", "everything on the CPU"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

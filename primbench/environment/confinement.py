@@ -14,7 +14,7 @@ import msgspec
 from primbench.environment import compiled, container, costs
 from primbench.environment import disks as of_disks
 from primbench.environment import filesystems as folders
-from primbench.environment.container import Runtime
+from primbench.environment.container import ContainerRuntime
 from primbench.environment.filesystems import FILES_OF, SHARED_MEMORY
 from primbench.environment.reading import read_all
 from primbench.numa import mempolicy
@@ -65,7 +65,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown, with the reason in ``missing`` under the field's name."""
 
     # fmt: off
-    runtime: Annotated[Runtime | None, _told("The container runtime that it is in, with the evidence.",
+    runtime: Annotated[ContainerRuntime | None, _told("The container runtime that it is in, with the evidence.",
         "variables, /proc/self, marker files: see its evidence", container.detect, "runtime")] = None
     seccomp: Annotated[str | None, _told("Whether system calls are filtered: disabled, strict or filter.",
         "/proc/self/status Seccomp", _seccomp, "filters")] = None

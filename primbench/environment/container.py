@@ -49,7 +49,7 @@ def _signs() -> dict[str, Signs]:
     return {name: runtime.signs for name, runtime in known().items()} | _OTHERS
 
 
-class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+class ContainerRuntime(msgspec.Struct, frozen=True, kw_only=True):
     """The container runtime that a process is in, as far as the evidence tells."""
 
     # fmt: off
@@ -97,7 +97,7 @@ class _Evidence(NamedTuple):
         return bool(self.apart or self.kernel or (self.foreign and self.signs))
 
 
-def detect(root: Path = Path("/"), pid: int = 0, variables: Mapping[str, str] | None = None) -> Runtime:
+def detect(root: Path = Path("/"), pid: int = 0, variables: Mapping[str, str] | None = None) -> ContainerRuntime:
     """The runtime by what a launcher handed in, variables, the kernel's files, and marker files, in this order.
 
     Variables are inherited and files are copied, so that what the kernel says of namespaces, control groups and mounts
@@ -126,28 +126,28 @@ def _seen(root: Path, pid: int, variables: Mapping[str, str]) -> _Evidence:
     )
 
 
-def _decided(seen: _Evidence) -> Runtime:
+def _decided(seen: _Evidence) -> ContainerRuntime:
     if seen.is_first:
         proof = "/proc/self/ns: the first process and mount namespaces of the machine"
         return _host(proof, seen.inherited + seen.kernel + seen.markers)
     if any(clue.name for clue in seen.inherited + seen.kernel):
         return _named(seen)
     if seen.is_contained:
-        return Runtime(name=_marked(seen), in_container=True, evidence=seen.words + _words(seen.markers))
+        return ContainerRuntime(name=_marked(seen), in_container=True, evidence=seen.words + _words(seen.markers))
     if seen.words:
-        return Runtime(name=None, in_container=None, evidence=seen.words + _words(seen.markers))
+        return ContainerRuntime(name=None, in_container=None, evidence=seen.words + _words(seen.markers))
     return _host("no container's variable, control group, mount or namespace", seen.markers)
 
 
-def _named(seen: _Evidence) -> Runtime:
+def _named(seen: _Evidence) -> ContainerRuntime:
     """The verdict where variables, control groups or mounts name a runtime; several names contradict."""
     names = sorted({clue.name for clue in seen.inherited + seen.kernel if clue.name})
     if len(names) > 1:
         nested = f"contradictory or nested: {', '.join(names)}"
-        return Runtime(name=None, in_container=seen.is_contained or None, evidence=[*seen.words, nested])
+        return ContainerRuntime(name=None, in_container=seen.is_contained or None, evidence=[*seen.words, nested])
     if seen.is_contained or seen.foreign or seen.signs:
-        return Runtime(name=names[0], in_container=True, evidence=seen.words)
-    return Runtime(name=None, in_container=None, evidence=[*seen.words, "nothing else here is a container's"])
+        return ContainerRuntime(name=names[0], in_container=True, evidence=seen.words)
+    return ContainerRuntime(name=None, in_container=None, evidence=[*seen.words, "nothing else here is a container's"])
 
 
 def _marked(seen: _Evidence) -> str | None:
@@ -156,8 +156,8 @@ def _marked(seen: _Evidence) -> str | None:
     return names.pop() if len(names) == 1 else None
 
 
-def _host(proof: str, against: Iterable[_Clue]) -> Runtime:
-    return Runtime(
+def _host(proof: str, against: Iterable[_Clue]) -> ContainerRuntime:
+    return ContainerRuntime(
         name="host", in_container=False, evidence=[proof, *(f"left over: {words}" for words in _words(against))]
     )
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from primbench.environment.fingerprint import Environment
     from primbench.environment.software import Software
 
-Kind = Literal["differs", "unknown", "varies"]
+ChangeKind = Literal["differs", "unknown", "varies"]
 SAME_MEMORY = 0.01
 
 # Packages of libraries, which are loaded without an import; those of CUDA at the first call of these frameworks.
@@ -42,7 +42,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     field: FactId
-    kind: Kind
+    kind: ChangeKind
     a: Any
     b: Any
     reason: str | None = None
@@ -132,7 +132,7 @@ def _changes_of_value(field: FactId, a: Any, b: Any, why_a: str | None, why_b: s
         yield Change(field=field, kind=kind, a=a, b=b, reason=reasons[0] if reasons else None)
 
 
-def _kind(fact: Fact, a: Any, b: Any, *, unknown: bool) -> Kind:
+def _kind(fact: Fact, a: Any, b: Any, *, unknown: bool) -> ChangeKind:
     both_beside_the_first = None not in (fact.first, a, b) and fact.first not in (a, b)
     if fact.varies or both_beside_the_first:
         return "varies"

@@ -168,7 +168,7 @@ def refusal_of(arm: Arm, start: Start) -> str | None:
     return None
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class AblationStep(msgspec.Struct, frozen=True, kw_only=True):
     """An arm against the one before it."""
 
     before: str
@@ -180,7 +180,7 @@ class Waterfall(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     comparison: Comparison
-    steps: list[Step]
+    steps: list[AblationStep]
     notes: list[str] = []
 
     @property
@@ -204,6 +204,6 @@ def waterfall(results: Results, comparison: Comparison) -> Waterfall:
     return Waterfall(
         title=study.title if study else "",
         comparison=comparison,
-        steps=[Step(before=before, arm=arm) for before, arm in pairs.successive(results)],
+        steps=[AblationStep(before=before, arm=arm) for before, arm in pairs.successive(results)],
         notes=study.notes if study else [],
     )

@@ -17,9 +17,9 @@ from primbench.experiments.numa import (
     Axes,
     Cell,
     Contrast,
-    Look,
     Matrix,
     Nearness,
+    NumaLook,
 )
 from primbench.numa.topology import GpuPlace, Topology
 from primbench.results.summary import figures_of
@@ -184,7 +184,7 @@ def _closest(topology: Topology, axes: Axes, cpu_node: int) -> int | None:
     return closest[0] if len(closest) == 1 else None
 
 
-def _nearest(topology: Topology, subject: str, said: dict[str, int | None], looks: list[Look]) -> Nearness:
+def _nearest(topology: Topology, subject: str, said: dict[str, int | None], looks: list[NumaLook]) -> Nearness:
     node = _agreed(topology, looks)
     told = said | {"measurement": node}
     known = {who: number for who, number in told.items() if number is not None}
@@ -200,13 +200,13 @@ def _nearest(topology: Topology, subject: str, said: dict[str, int | None], look
     )
 
 
-def _agreed(topology: Topology, looks: Iterable[Look]) -> int | None:
+def _agreed(topology: Topology, looks: Iterable[NumaLook]) -> int | None:
     """Copies may be nearest to memory without CPUs where launches, and the system, can only name a node with some."""
     named = [look.node for look in looks if look.node is not None]
     return named[0] if named and not _apart(topology, named) else None
 
 
-def _what_each_says(looks: Iterable[Look]) -> str:
+def _what_each_says(looks: Iterable[NumaLook]) -> str:
     return "; ".join(f"{look.by}: {f'node {look.node}' if look.node is not None else look.reason}" for look in looks)
 
 
@@ -222,31 +222,31 @@ def _cpu_nodes(topology: Topology, node: int) -> set[int] | None:
     return {node} if found is None or found.cpus else set(found.initiators) or None
 
 
-Group = dict[int, dict[int, float]]
+GroupOfCells = dict[int, dict[int, float]]
 """Node -> round -> time, of cells in which all else is equal."""
 
 
-def _look(axes: Axes, by: str, of_kind: Mapping[str, Collection[Cell]]) -> Look:
+def _look(axes: Axes, by: str, of_kind: Mapping[str, Collection[Cell]]) -> NumaLook:
     """Compare nodes where all else is equal: the kind of copy, and the other node unless it goes along."""
     groups = _groups(axes, of_kind)
     nodes = sorted({node for group in groups for node in group})
     if len(nodes) < 2:
-        return Look(by=by, reason="one node has times" if nodes else "no node has times")
+        return NumaLook(by=by, reason="one node has times" if nodes else "no node has times")
     times = _times_s(groups, nodes)
     if not times:
-        return Look(by=by, reason="no round has times of all nodes")
+        return NumaLook(by=by, reason="no round has times of all nodes")
     return _compared(by, times)
 
 
-def _compared(by: str, times: Mapping[int, list[float]]) -> Look:
+def _compared(by: str, times: Mapping[int, list[float]]) -> NumaLook:
     """Which node is nearest, if it can be told. times: node -> seconds, one for each round."""
     nearest = min(times, key=lambda node: _mean(times[node]))
     contrasts = [_contrast(node, times[node], times[nearest]) for node in times if node != nearest]
     if len(times[nearest]) == 1:
-        return Look(by=by, contrasts=contrasts, reason="one round, which has no interval")
+        return NumaLook(by=by, contrasts=contrasts, reason="one round, which has no interval")
     if all(contrast.low is not None and contrast.low > 1 for contrast in contrasts):
-        return Look(by=by, contrasts=contrasts, node=nearest)
-    return Look(by=by, contrasts=contrasts, reason="nodes cannot be told apart")
+        return NumaLook(by=by, contrasts=contrasts, node=nearest)
+    return NumaLook(by=by, contrasts=contrasts, reason="nodes cannot be told apart")
 
 
 def _contrast(node: int, times_s: Sequence[float], nearest_s: Sequence[float]) -> Contrast:
@@ -254,8 +254,8 @@ def _contrast(node: int, times_s: Sequence[float], nearest_s: Sequence[float]) -
     return Contrast(node=node, ratio=found.ratio, low=found.low, high=found.high)
 
 
-def _groups(axes: Axes, of_kind: Mapping[str, Collection[Cell]]) -> list[Group]:
-    found: dict[Hashable, Group] = {}
+def _groups(axes: Axes, of_kind: Mapping[str, Collection[Cell]]) -> list[GroupOfCells]:
+    found: dict[Hashable, GroupOfCells] = {}
     for kind, cell in ((kind, cell) for kind, cells in of_kind.items() for cell in cells if cell.times_s):
         node = cell.cpu_node if cell.memory_node is None else cell.memory_node
         alone = cell.memory_node is None or axes.first_touch is not None
@@ -263,7 +263,7 @@ def _groups(axes: Axes, of_kind: Mapping[str, Collection[Cell]]) -> list[Group]:
     return list(found.values())
 
 
-def _times_s(groups: Sequence[Group], nodes: Sequence[int]) -> dict[int, list[float]]:
+def _times_s(groups: Sequence[GroupOfCells], nodes: Sequence[int]) -> dict[int, list[float]]:
     """Each node's mean over the groups with all nodes, round by round of those that all have; {} where none is."""
     whole = [group for group in groups if len(group) == len(nodes)]
     rounds = [set(times) for group in whole for times in group.values()]

@@ -10,7 +10,7 @@ from primbench import stats
 from primbench.compare.criteria import margins_of
 from primbench.compare.sides import identity
 from primbench.environment.words import are_alike
-from primbench.fleet.findings import FALSE_ALARMS_OF_CHANGE, Against, Altered, Change
+from primbench.fleet.findings import FALSE_ALARMS_OF_CHANGE, Against, Altered, MetricChange
 from primbench.fleet.majority import moves_results
 from primbench.fleet.node import UNKNOWN
 from primbench.fleet.outliers import Limit, Spread, limits
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from primbench.fleet.held import Read
-    from primbench.fleet.node import Value, Vocabulary
+    from primbench.fleet.node import NodeValue, Vocabulary
     from primbench.spec.case import Case
     from primbench.system.meaning import FactId
 
@@ -54,7 +54,7 @@ def against(folder: str, before: Read, now: Read) -> Against:
     )
 
 
-def _adjusted(changes: Sequence[Change]) -> list[Change]:
+def _adjusted(changes: Sequence[MetricChange]) -> list[MetricChange]:
     """With the q that each has among them, in place of its own p."""
     qs = stats.benjamini_hochberg([each.q for each in changes])
     return [replace(each, q=q) for each, q in zip(changes, qs, strict=True)]
@@ -94,20 +94,24 @@ def _different(before: Mapping[FactId, Any], now: Mapping[FactId, Any]) -> Itera
             yield field, *values
 
 
-def _changes(before: Mapping[str, Value], now: Mapping[str, Value]) -> dict[str, float]:
+def _changes(before: Mapping[str, NodeValue], now: Mapping[str, NodeValue]) -> dict[str, float]:
     """Node -> ratio, of those that measured it both times."""
     return {name: now[name].time_s / before[name].time_s for name in now if name in before}
 
 
 def _change(
-    number: int, metric: str, values: tuple[Mapping[str, Value], Mapping[str, Value]], limit: Limit, margin: float
-) -> Change:
+    number: int,
+    metric: str,
+    values: tuple[Mapping[str, NodeValue], Mapping[str, NodeValue]],
+    limit: Limit,
+    margin: float,
+) -> MetricChange:
     before, now = values
     both = [name for name in now if name in before]
     befores_s, nows_s = ([each[name].time_s for name in both] for each in (before, now))
     before_s, now_s = stats.quantile(befores_s, 0.5), stats.quantile(nows_s, 0.5)
     mean = stats.paired(nows_s, befores_s)
-    return Change(
+    return MetricChange(
         case=number,
         metric=metric,
         nodes=len(both),

@@ -20,9 +20,9 @@ from primbench.system.meaning import FactId
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from primbench.fleet.findings import OfCase, OfNode, Outlying, Unlike
+    from primbench.fleet.findings import NodeFindings, OfCase, Outlying, Unlike
     from primbench.fleet.kinds import Peers
-    from primbench.fleet.node import Node
+    from primbench.fleet.node import FleetNode
 
 _Told = TypeVar("_Told", str, FactId)
 MOST = "most nodes"
@@ -32,12 +32,12 @@ MOST_EXPLAINED = 20
 
 
 def with_causes(
-    found: Sequence[OfNode],
-    nodes: Mapping[str, Node],
+    found: Sequence[NodeFindings],
+    nodes: Mapping[str, FleetNode],
     cases: Sequence[OfCase],
     unlike: Mapping[str, list[Unlike]],
     peers: Peers,
-) -> list[OfNode]:
+) -> list[NodeFindings]:
     """The nodes with causes, of the first MOST_EXPLAINED that are slower; none where no node of its kind is healthy."""
     healthy = nodes.keys() - {each.node for each in found}
     slower = [each.node for each in found if each.outlying][:MOST_EXPLAINED]
@@ -52,7 +52,7 @@ def with_causes(
 def _baseline(
     kind: str | None,
     healthy: Iterable[str],
-    nodes: Mapping[str, Node],
+    nodes: Mapping[str, FleetNode],
     unlike: Mapping[str, list[Unlike]],
     peers: Peers,
 ) -> Side | None:
@@ -66,11 +66,11 @@ def _typical(names: Iterable[str], unlike: Mapping[str, list[Unlike]]) -> list[s
     return sorted(names, key=lambda name: (len(unlike[name]), name))[:TYPICAL]
 
 
-def _side(nodes: Sequence[Node], name: str) -> Side:
+def _side(nodes: Sequence[FleetNode], name: str) -> Side:
     return side_of([read_in_part(node.path)[0] for node in nodes], name)
 
 
-def _explained(found: OfNode, node: Node, cases: Sequence[OfCase], baseline: Side) -> OfNode:
+def _explained(found: NodeFindings, node: FleetNode, cases: Sequence[OfCase], baseline: Side) -> NodeFindings:
     side = _side([node], found.node)
     arm = ArmComparison(
         name=found.node,
@@ -100,7 +100,7 @@ def _once(found: Iterable[list[_Told]]) -> list[_Told]:
     return list(dict.fromkeys(itertools.chain.from_iterable(found)))
 
 
-def _slower(found: OfNode, cases: Sequence[OfCase], baseline: Side, side: Side) -> list[CaseComparison]:
+def _slower(found: NodeFindings, cases: Sequence[OfCase], baseline: Side, side: Side) -> list[CaseComparison]:
     """The cases in which the node stands out, as comparisons in which that is certain."""
     metrics: dict[int, list[Outlying]] = {}
     for each in found.outlying:

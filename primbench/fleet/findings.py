@@ -89,7 +89,7 @@ class Varied(msgspec.Struct, frozen=True, kw_only=True):
     others: list[tuple[Any, list[str]]]
 
 
-class OfNode(msgspec.Struct, frozen=True, kw_only=True):
+class NodeFindings(msgspec.Struct, frozen=True, kw_only=True):
     """A node in which something is wrong. outlying: by how much it is slower, in what. unmeasured: case -> reason.
 
     evidence, causes: as a comparison with nodes like most has them, the likeliest cause first; likely: in few words.
@@ -108,7 +108,7 @@ class OfNode(msgspec.Struct, frozen=True, kw_only=True):
     damage: str | None = None
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class MetricChange(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of a case, now over what it was in an earlier fleet.
 
     ratio: of the medians. interval: 95 %, of the mean ratio of the nodes that both have, if these are two or more.
@@ -150,7 +150,7 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     folder: str
-    changes: list[Change]
+    changes: list[MetricChange]
     altered: list[Altered]
     methods: list[str]
     come: list[str]
@@ -180,7 +180,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: dict[str, str]
     false_alarms: float
     cases: list[OfCase]
-    unhealthy: list[OfNode]
+    unhealthy: list[NodeFindings]
     varied: list[Varied]
     kinds: list[KindOfNode] = []
     notes: list[str] = []

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from primbench.fleet.held import Read
-    from primbench.fleet.node import Node
+    from primbench.fleet.node import FleetNode
 
 OTHER_BOOT = ", of another boot: it was restarted between the two, or two machines have this name"
 
@@ -59,11 +59,11 @@ def summarize(
     )
 
 
-def _what_they_are(nodes: Mapping[str, Node]) -> str:
+def _what_they_are(nodes: Mapping[str, FleetNode]) -> str:
     return "node" if any(node.member.task is None for node in nodes.values()) else "GPU"
 
 
-def _slow_ends(links: Mapping[str, Node], slow: Collection[str]) -> list[str]:
+def _slow_ends(links: Mapping[str, FleetNode], slow: Collection[str]) -> list[str]:
     """Nodes with several links, all of which are slow."""
     of_ends: dict[str, list[str]] = {}
     for name, link in links.items():

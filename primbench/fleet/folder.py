@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from primbench.errors import FileError
 from primbench.fleet.host_list import node_names
-from primbench.fleet.node import Node, Vocabulary, read_node
+from primbench.fleet.node import FleetNode, Vocabulary, read_node
 from primbench.system.inputs import unlike_a_file
 from primbench.system.jsonlines import SUFFIXES
 from primbench.system.said import in_short
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Members:
+class FleetMembers:
     """nodes: by name. missing: that a launcher names and left no file; unnamed: how many more there should be.
 
     unreadable: file -> reason. replaced: file of a node that has a later one -> whether both are of one boot.
     """
 
-    nodes: dict[str, Node]
+    nodes: dict[str, FleetNode]
     missing: list[str]
     unnamed: int
     unreadable: dict[str, str]
     replaced: dict[str, bool]
 
 
-def read_members(folder: str, known: Vocabulary) -> Members:
+def read_members(folder: str, known: Vocabulary) -> FleetMembers:
     """Raises FileError where there is no such folder, or no results file in it."""
     try:
         paths = sorted(path for path in Path(folder).iterdir() if path.name.endswith(SUFFIXES))
@@ -39,7 +39,7 @@ def read_members(folder: str, known: Vocabulary) -> Members:
         raise FileError(f"{folder}: {error.strerror}") from None
     if not paths:
         raise FileError(f"{folder}: holds no results file of a node, NODE-RANK.jsonl, as `run --fleet {folder}` writes")
-    found: list[Node] = []
+    found: list[FleetNode] = []
     unreadable: dict[str, str] = {}
     for path in paths:
         try:
@@ -47,11 +47,11 @@ def read_members(folder: str, known: Vocabulary) -> Members:
         except FileError as error:
             unreadable[path.name] = str(error)
     names = _names(found)
-    latest: dict[str, Node] = {}
+    latest: dict[str, FleetNode] = {}
     for node in sorted(found, key=lambda node: node.started_utc):
         latest[names[node.path]] = node
     missing, unnamed = _missing(found)
-    return Members(
+    return FleetMembers(
         nodes=dict(sorted(latest.items())),
         missing=missing,
         unnamed=max(0, unnamed - len(unreadable)),
@@ -60,7 +60,7 @@ def read_members(folder: str, known: Vocabulary) -> Members:
     )
 
 
-def _read(path: Path, known: Vocabulary) -> Node:
+def _read(path: Path, known: Vocabulary) -> FleetNode:
     """Raises FileError for whatever one node's file holds: the others are summed up without it."""
     if kind := unlike_a_file(path):
         raise FileError(f"{path}: {kind}, and no results file")
@@ -70,20 +70,20 @@ def _read(path: Path, known: Vocabulary) -> Node:
         raise FileError(f"{path}: holds what no node finds: {in_short(f'{type(error).__name__}: {error}')}") from error
 
 
-def _replaced(found: Sequence[Node], latest: Mapping[Path, Node]) -> dict[str, bool]:
+def _replaced(found: Sequence[FleetNode], latest: Mapping[Path, FleetNode]) -> dict[str, bool]:
     """latest: file -> what counts for its node."""
     older = [node for node in found if latest[node.path] is not node]
     return {node.path.name: node.boot == latest[node.path].boot for node in older}
 
 
-def _names(found: Sequence[Node]) -> dict[Path, str]:
-    of_name: dict[str, list[Node]] = {}
+def _names(found: Sequence[FleetNode]) -> dict[Path, str]:
+    of_name: dict[str, list[FleetNode]] = {}
     for node in found:
         of_name.setdefault(node.member.name, []).append(node)
     return {node.path: _name(node, alike) for alike in of_name.values() for node in alike}
 
 
-def _name(node: Node, alike: Sequence[Node]) -> str:
+def _name(node: FleetNode, alike: Sequence[FleetNode]) -> str:
     """Its own; with its rank where its launch has other machines of that name, as where all are called localhost.
 
     alike: all of that name, itself among them.
@@ -98,9 +98,9 @@ def _name(node: Node, alike: Sequence[Node]) -> str:
     return f"{own.name}-{own.rank}" if is_shared else own.name
 
 
-def _missing(found: Iterable[Node]) -> tuple[list[str], int]:
+def _missing(found: Iterable[FleetNode]) -> tuple[list[str], int]:
     """Names of nodes without a file, and how many more each launch should have left, as far as launchers say."""
-    launches: dict[str | None, list[Node]] = {}
+    launches: dict[str | None, list[FleetNode]] = {}
     for node in found:
         launches.setdefault(node.member.job, []).append(node)
     absent = {job: _absent(nodes) for job, nodes in launches.items()}
@@ -112,7 +112,7 @@ def _missing(found: Iterable[Node]) -> tuple[list[str], int]:
     return list(missing), sum(unnamed)
 
 
-def _absent(nodes: Sequence[Node]) -> list[str]:
+def _absent(nodes: Sequence[FleetNode]) -> list[str]:
     """Of one launch, by name, where it names its nodes and one process measures each."""
     own = {node.member.node for node in nodes}
     lists = dict.fromkeys(node.member.nodes for node in nodes if node.member.task is None)

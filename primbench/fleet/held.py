@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from primbench.fleet.folder import Members, read_members
+from primbench.fleet.folder import FleetMembers, read_members
 from primbench.fleet.node import Vocabulary
-from primbench.fleet.summary import Judged, judged_of
+from primbench.fleet.summary import JudgedValues, judged_of
 from primbench.system.jsonlines import SUFFIXES
 
 LINKS = "links"  # the folder, in that of a fleet, of what was measured between its nodes
@@ -16,9 +16,9 @@ LINKS = "links"  # the folder, in that of a fleet, of what was measured between 
 class Read(NamedTuple):
     """judged: by what nodes may stand out."""
 
-    members: Members
+    members: FleetMembers
     known: Vocabulary
-    judged: Judged
+    judged: JudgedValues
 
 
 def read(folder: str) -> Read:

@@ -11,15 +11,15 @@ from primbench.fleet.outliers import FEWEST
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from primbench.fleet.node import Kind, Node
+    from primbench.fleet.node import FleetNode, MachineKind
 
 Peers = dict[str, "str | None"]
 """Node -> the kind among which it is judged, by name; None: among all nodes."""
 
 
-def kinds_of(nodes: Mapping[str, Node]) -> list[KindOfNode]:
+def kinds_of(nodes: Mapping[str, FleetNode]) -> list[KindOfNode]:
     """Those with the most nodes first; [] where all nodes are of one kind."""
-    found: dict[Kind, list[str]] = {}
+    found: dict[MachineKind, list[str]] = {}
     for name, node in nodes.items():
         if node.kind is not None:
             found.setdefault(node.kind, []).append(name)
@@ -44,6 +44,6 @@ def _letters(number: int) -> str:
     return (_letters(more - 1) if more else "") + ascii_uppercase[last]
 
 
-def peers_of(nodes: Mapping[str, Node], kinds: Sequence[KindOfNode]) -> Peers:
+def peers_of(nodes: Mapping[str, FleetNode], kinds: Sequence[KindOfNode]) -> Peers:
     """Nodes of a kind that has too few stay beside all."""
     return dict.fromkeys(nodes) | {name: kind.name for kind in kinds if kind.is_enough for name in kind.nodes}

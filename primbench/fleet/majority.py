@@ -14,7 +14,7 @@ from primbench.system.meaning import FactId
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from primbench.fleet.node import Node, Vocabulary
+    from primbench.fleet.node import FleetNode, Vocabulary
 
 
 MEASURED_BY = FactId("primbench_version")  # moves results as what a rule knows does
@@ -31,7 +31,7 @@ class Majority:
     Of nodes on which a worker looked around: of others too little is known.
     """
 
-    def __init__(self, nodes: Mapping[str, Node], known: Vocabulary) -> None:
+    def __init__(self, nodes: Mapping[str, FleetNode], known: Vocabulary) -> None:
         self._known = known
         seen = [node for node in nodes.values() if node.traits]
         self._seen = len(seen)
@@ -45,11 +45,11 @@ class Majority:
             without = self._seen - sum(count for _, count in found)
             self._commonest[name] = max([*found, (None, without)], key=lambda each: each[1])
 
-    def unlike(self, node: Node) -> list[Unlike]:
+    def unlike(self, node: FleetNode) -> list[Unlike]:
         """What the node has otherwise than most; of what one of them does not know nothing is told."""
         return [each for each in self._unlike(node) if 2 * each.nodes > self._seen]
 
-    def _unlike(self, node: Node) -> list[Unlike]:
+    def _unlike(self, node: FleetNode) -> list[Unlike]:
         """The same of what the commonest value is, be that of most nodes or not."""
         own = self._known.traits_of(node)
         others = self._commonest.keys() - own.keys() if own else ()
@@ -60,7 +60,7 @@ class Majority:
             if not are_alike(name, own.get(name), usual) and UNKNOWN not in (own.get(name), usual)
         ]
 
-    def varied(self, nodes: Mapping[str, Node]) -> list[Varied]:
+    def varied(self, nodes: Mapping[str, FleetNode]) -> list[Varied]:
         """The fields in which nodes differ, of those that are known to move results, and that some have in common."""
         others: dict[FactId, list[tuple[Any, list[str]]]] = {}
         for name, node in nodes.items():

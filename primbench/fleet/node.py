@@ -38,22 +38,22 @@ class Unknown(Enum):
 UNKNOWN = Unknown.UNKNOWN
 
 
-class Value(NamedTuple):
+class NodeValue(NamedTuple):
     """Of a metric on a node: seconds, and what is left of that without the node's own sampling noise."""
 
     time_s: float
     least_s: float
 
 
-class OfNode(NamedTuple):
+class CaseOfNode(NamedTuple):
     """What became of a case. reason: where a process failed, or none measured it. metrics: medians over processes."""
 
     reason: str | None
     is_failed: bool
-    metrics: dict[str, Value]
+    metrics: dict[str, NodeValue]
 
 
-class Kind(NamedTuple):
+class MachineKind(NamedTuple):
     """By what machines are told apart that need not be equally fast: models, each once. cpu: None where unknown."""
 
     cpu: str | None
@@ -61,7 +61,7 @@ class Kind(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Node:
+class FleetNode:
     """damage: of its file, where that is not whole. traits: numbers in Vocabulary; none where no worker came up.
 
     boot: of its kernel, by which machines are told apart that have one name. kind: None of a link, which has two.
@@ -70,10 +70,10 @@ class Node:
     path: Path
     member: Member
     started_utc: str
-    cases: dict[bytes, OfNode]
+    cases: dict[bytes, CaseOfNode]
     traits: array[int]
     boot: str | None = None
-    kind: Kind | None = None
+    kind: MachineKind | None = None
     damage: str | None = None
 
 
@@ -95,12 +95,12 @@ class Vocabulary:
             self.traits.append((name, value))
         return found
 
-    def traits_of(self, node: Node) -> dict[FactId, Any]:
+    def traits_of(self, node: FleetNode) -> dict[FactId, Any]:
         """Its fields with their values; {} where no worker came up."""
         return dict(self.traits[number] for number in node.traits)
 
 
-def read_node(path: Path, known: Vocabulary) -> Node:
+def read_node(path: Path, known: Vocabulary) -> FleetNode:
     """What a node found, as far as its file is whole. Raises FileError where not even its header is."""
     results, damage = read_in_part(path)
     records: dict[bytes, list[Record]] = {}
@@ -108,7 +108,7 @@ def read_node(path: Path, known: Vocabulary) -> Node:
         key = identity(record.case)
         known.cases.setdefault(key, record.case)
         records.setdefault(key, []).append(record)
-    return Node(
+    return FleetNode(
         path=path,
         member=results.header.member or Member(node=path.name.removesuffix(".jsonl"), rank=0, of=1),
         started_utc=results.header.started_utc,
@@ -120,18 +120,18 @@ def read_node(path: Path, known: Vocabulary) -> Node:
     )
 
 
-def _kind(results: Results) -> Kind | None:
+def _kind(results: Results) -> MachineKind | None:
     if results.header.member is not None and results.header.member.peer is not None:
         return None
     gpus = {gpu.name for worker in results.workers for gpu in worker.environment.devices.gpus or [] if gpu.name}
-    return Kind(results.header.environment.machine.cpu_model, tuple(sorted(gpus)))
+    return MachineKind(results.header.environment.machine.cpu_model, tuple(sorted(gpus)))
 
 
-def _of_node(records: Sequence[Record]) -> OfNode:
+def _of_node(records: Sequence[Record]) -> CaseOfNode:
     measured = [each for each in records if each.status == "ok"]
     values = {metric.name: _values(metric, measured) for metric in metrics_of(records[0].case.primitive)}
     is_failed = any(each.status == "failed" for each in records)
-    return OfNode(
+    return CaseOfNode(
         reason=_reason(records) if is_failed or not measured else None,
         is_failed=is_failed,
         metrics={name: _median(of_metric) for name, of_metric in values.items() if of_metric},
@@ -142,21 +142,21 @@ def _reason(records: Sequence[Record]) -> str:
     return "; ".join(dict.fromkeys(f"{each.status}: {each.reason}" for each in records if each.status != "ok"))
 
 
-def _values(metric: Metric, records: Sequence[Record]) -> list[Value]:
+def _values(metric: Metric, records: Sequence[Record]) -> list[NodeValue]:
     """One a process; none of a tail, which few samples know badly."""
     if metric.is_tail:
         return []
     return [value for record in records if (value := _value(metric, record)) is not None]
 
 
-def _median(values: Sequence[Value]) -> Value:
-    return Value(*(stats.quantile(each, 0.5) for each in zip(*values, strict=True)))
+def _median(values: Sequence[NodeValue]) -> NodeValue:
+    return NodeValue(*(stats.quantile(each, 0.5) for each in zip(*values, strict=True)))
 
 
-def _value(metric: Metric, record: Record) -> Value | None:
+def _value(metric: Metric, record: Record) -> NodeValue | None:
     found = metric.distinct_samples(record.measurement) if record.measurement else None
     time_s = metric.of([found]) if found else None
-    return Value(time_s, _least_s(metric, found)) if found and time_s else None
+    return NodeValue(time_s, _least_s(metric, found)) if found and time_s else None
 
 
 def _least_s(metric: Metric, found: Samples) -> float:

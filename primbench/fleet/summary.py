@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from primbench.compare.criteria import are_one, is_its_own, margins_of
-from primbench.fleet.findings import OfCase, OfMetric, OfNode, Outlying, Unlike
+from primbench.fleet.findings import NodeFindings, OfCase, OfMetric, Outlying, Unlike
 from primbench.fleet.outliers import Limit, Spread, limits
 from primbench.results.metrics import METRICS
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from primbench.fleet.kinds import Peers
-    from primbench.fleet.node import Node, Value, Vocabulary
+    from primbench.fleet.node import FleetNode, NodeValue, Vocabulary
     from primbench.spec.case import Case
 
-Judged = dict[bytes, dict[str, dict[str, "Value"]]]
+JudgedValues = dict[bytes, dict[str, dict[str, "NodeValue"]]]
 """Case -> metric -> node -> value, of all that a node may stand out by; the primary metric first."""
-Limits = dict[tuple[bytes, str, "str | None"], Limit]
+JudgedLimits = dict[tuple[bytes, str, "str | None"], Limit]
 """Of a case and metric, and the kind of nodes that are judged among themselves; None is all nodes."""
 EMPTY = "it holds no case, and no other one does"
 NOT_RUN = "not run: its node died, was stopped, or still measures"
 
 
-def judged_of(nodes: Mapping[str, Node], known: Vocabulary) -> Judged:
+def judged_of(nodes: Mapping[str, FleetNode], known: Vocabulary) -> JudgedValues:
     """Each case by its medians, and by the mean of the samples of the first one, in which a quota shows."""
     return {key: _judging(_values(nodes, key)) for key in known.cases}
 
 
-def _values(nodes: Mapping[str, Node], key: bytes) -> dict[str, dict[str, Value]]:
-    values: dict[str, dict[str, Value]] = {}
+def _values(nodes: Mapping[str, FleetNode], key: bytes) -> dict[str, dict[str, NodeValue]]:
+    values: dict[str, dict[str, NodeValue]] = {}
     for name, node in nodes.items():
         if key in node.cases:
             for metric, value in node.cases[key].metrics.items():
@@ -39,7 +39,7 @@ def _values(nodes: Mapping[str, Node], key: bytes) -> dict[str, dict[str, Value]
     return values
 
 
-def _judging(values: Mapping[str, dict[str, Value]]) -> dict[str, dict[str, Value]]:
+def _judging(values: Mapping[str, dict[str, NodeValue]]) -> dict[str, dict[str, NodeValue]]:
     """Those first that most nodes have, of these in the order of preference."""
     ordered = sorted(values, key=lambda name: -len(values[name]))
     medians = [name for name in ordered if METRICS[name].is_median]
@@ -52,7 +52,7 @@ def _judging(values: Mapping[str, dict[str, Value]]) -> dict[str, dict[str, Valu
     return {name: values[name] for name in (*medians, *means)}
 
 
-def _are_one(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
+def _are_one(one: Mapping[str, NodeValue], other: Mapping[str, NodeValue]) -> bool:
     """As where each node gives one sample, whose mean is its median, with as little noise of its own."""
     return all(
         are_one({name: of(each) for name, each in one.items()}, {name: of(each) for name, each in other.items()})
@@ -60,7 +60,7 @@ def _are_one(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
     )
 
 
-def limits_of(judged: Judged, cases: Mapping[bytes, Case], peers: Peers) -> Limits:
+def limits_of(judged: JudgedValues, cases: Mapping[bytes, Case], peers: Peers) -> JudgedLimits:
     """From where on nodes stand out, as margins and false alarms allow."""
     margins = {key: margins_of(cases[key]) for key in judged}
     tests = {
@@ -77,7 +77,7 @@ def limits_of(judged: Judged, cases: Mapping[bytes, Case], peers: Peers) -> Limi
 
 
 def cases_of(
-    nodes: Mapping[str, Node], known: Vocabulary, judged: Judged, limits: Limits, peers: Peers
+    nodes: Mapping[str, FleetNode], known: Vocabulary, judged: JudgedValues, limits: JudgedLimits, peers: Peers
 ) -> list[OfCase]:
     """In the order in which nodes had them first."""
     return [
@@ -87,7 +87,7 @@ def cases_of(
 
 
 def _metrics(
-    key: bytes, case: Case, judged: Mapping[str, dict[str, Value]], limits: Limits, peers: Peers
+    key: bytes, case: Case, judged: Mapping[str, dict[str, NodeValue]], limits: JudgedLimits, peers: Peers
 ) -> Iterator[OfMetric]:
     """A row for each kind that is judged among its own."""
     margins = margins_of(case)
@@ -109,7 +109,7 @@ def _metrics(
             )
 
 
-def _case(key: bytes, nodes: Mapping[str, Node], case: Case, metrics: list[OfMetric]) -> OfCase:
+def _case(key: bytes, nodes: Mapping[str, FleetNode], case: Case, metrics: list[OfMetric]) -> OfCase:
     unmeasured = {name: reason for name, node in nodes.items() if (reason := _reason(node, key)) is not None}
     return OfCase(
         case=case,
@@ -120,23 +120,23 @@ def _case(key: bytes, nodes: Mapping[str, Node], case: Case, metrics: list[OfMet
     )
 
 
-def _reason(node: Node, key: bytes) -> str | None:
+def _reason(node: FleetNode, key: bytes) -> str | None:
     """Why the node has not measured a case; None where it has."""
     return node.cases[key].reason if key in node.cases else NOT_RUN
 
 
-def _by_peers(values: Mapping[str, Value], peers: Peers) -> Iterator[tuple[str | None, dict[str, Value]]]:
+def _by_peers(values: Mapping[str, NodeValue], peers: Peers) -> Iterator[tuple[str | None, dict[str, NodeValue]]]:
     """The values of those that are judged among the same nodes, kinds by name and then what is beside all."""
     for kind in sorted({peers[name] for name in values}, key=lambda kind: (kind is None, kind or "")):
         yield kind, {name: value for name, value in values.items() if peers[name] == kind}
 
 
 def unhealthy(
-    nodes: Mapping[str, Node],
+    nodes: Mapping[str, FleetNode],
     cases: Sequence[OfCase],
     outlying: Mapping[str, list[Outlying]],
     unlike: Mapping[str, list[Unlike]],
-) -> Iterator[OfNode]:
+) -> Iterator[NodeFindings]:
     """The nodes in which something is wrong, those first that are slower by most."""
     found = []
     for name, node in nodes.items():
@@ -144,7 +144,7 @@ def unhealthy(
         damage = node.damage or (None if cases else EMPTY)
         if outlying.get(name) or unmeasured or damage:
             found.append(
-                OfNode(
+                NodeFindings(
                     node=name,
                     file=node.path.name,
                     outlying=outlying.get(name, []),
@@ -156,7 +156,7 @@ def unhealthy(
     yield from sorted(found, key=lambda each: -max((one.ratio for one in each.outlying), default=0.0))
 
 
-def outlying_of(judged: Judged, limits: Limits, peers: Peers) -> dict[str, list[Outlying]]:
+def outlying_of(judged: JudgedValues, limits: JudgedLimits, peers: Peers) -> dict[str, list[Outlying]]:
     """Node -> in what it is slower than its own sampling noise, the scatter of the others and the margin explain."""
     found: dict[str, list[Outlying]] = {}
     for number, (key, metrics) in enumerate(judged.items()):

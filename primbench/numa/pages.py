@@ -38,7 +38,7 @@ _HELD = 1 << 63 | 1 << 56  # present, and mapped by nobody else: Linux, admin-gu
 
 
 @dataclass(frozen=True)
-class Extent:
+class HostExtent:
     """Memory that is timed. nodes: those its pages are to be on, () anywhere, None where the placement says."""
 
     address: int
@@ -62,16 +62,16 @@ class Residency:
     sampled_of: int | None = None
 
 
-def extent_of(array: Array, nodes: tuple[int, ...] | None = None) -> Extent:
+def extent_of(array: Array, nodes: tuple[int, ...] | None = None) -> HostExtent:
     """The memory from the first to the last byte of an array, whatever its strides."""
     if not array.size:
-        return Extent(array.ctypes.data, 0, nodes)
+        return HostExtent(array.ctypes.data, 0, nodes)
     steps = [(length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True)]
     first = array.ctypes.data + sum(step for step in steps if step < 0)
-    return Extent(first, sum(map(abs, steps)) + array.itemsize, nodes)
+    return HostExtent(first, sum(map(abs, steps)) + array.itemsize, nodes)
 
 
-def look(extents: Iterable[Extent], page_nodes: Iterable[int], root: Path = Path("/")) -> Residency:
+def look(extents: Iterable[HostExtent], page_nodes: Iterable[int], root: Path = Path("/")) -> Residency:
     """Where the touched pages are now. page_nodes: where the placement puts them; none: anywhere.
 
     Looks once more where there is no page: while the kernel moves some, these are nowhere.
@@ -107,7 +107,7 @@ def verdict(before: Residency, after: Residency) -> Pages:
 _Ranges = dict[tuple[int, ...], list[range]]
 
 
-def _by_asked(extents: Iterable[Extent], page_nodes: tuple[int, ...]) -> _Ranges:
+def _by_asked(extents: Iterable[HostExtent], page_nodes: tuple[int, ...]) -> _Ranges:
     """Nodes asked for -> page numbers, each page once: small arrays share theirs."""
     found: _Ranges = {}
     for extent in sorted(extents, key=lambda each: each.address):

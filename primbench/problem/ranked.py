@@ -33,7 +33,7 @@ EXACT = {
 FULL_CHECK_ELEMENTS = 2**22
 
 
-class Stretch(NamedTuple):
+class SummedPart(NamedTuple):
     """A stretch of what a rank receives: the sum of what ``ranks`` bring, ``length`` elements from ``start`` on."""
 
     ranks: Sequence[int]
@@ -57,7 +57,7 @@ class Ranked(Problem):
     dtype: str = option("float32", "type of the elements", tuple(EXACT))
 
     @abstractmethod
-    def stretches(self, rank: int) -> Sequence[Stretch]:
+    def stretches(self, rank: int) -> Sequence[SummedPart]:
         """What a rank receives, one stretch behind the other."""
 
     @abstractmethod

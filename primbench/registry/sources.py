@@ -26,14 +26,14 @@ _KERNEL = re.compile(r'^@kernel\(\s*"\w+",([^)]*)\)', re.MULTILINE)
 _WORD = re.compile(r'"(\w+)"')
 
 
-class Folder(NamedTuple):
+class PrimitiveFolder(NamedTuple):
     path: str
     summary: str
     aliases: tuple[str, ...]
 
 
 @functools.cache  # else the folder is looked through for every problem of a suite
-def folders() -> dict[str, Folder]:
+def folders() -> dict[str, PrimitiveFolder]:
     """Primitive -> what its folder in kernels/ says of it."""
     found = {}
     for entry in _entries():
@@ -43,10 +43,10 @@ def folders() -> dict[str, Folder]:
     return found
 
 
-def _read(path: str, text: str) -> Folder:
+def _read(path: str, text: str) -> PrimitiveFolder:
     summary, *others = text.partition('"""')[2].partition('"""')[0].splitlines() or [""]
     called = [line.removeprefix(ALSO).rstrip(".").split(", ") for line in others if line.startswith(ALSO)]
-    return Folder(path, summary, tuple(itertools.chain(*called)))
+    return PrimitiveFolder(path, summary, tuple(itertools.chain(*called)))
 
 
 @functools.cache

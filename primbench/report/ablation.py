@@ -14,7 +14,7 @@ from primbench.report.checks import checks
 from primbench.report.comparison import flat
 from primbench.report.document import Document, Note, Table
 from primbench.report.headline import headline, tone
-from primbench.report.signs import Cell
+from primbench.report.signs import StyledCell
 from primbench.report.verdicts import heading, shown_estimate, telling
 from primbench.spec.naming import name_of
 from primbench.units import UNKNOWN, format_time
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Mean
     from primbench.compare.ratio import Estimate
-    from primbench.experiments.ablation import Step, Waterfall
+    from primbench.experiments.ablation import AblationStep, Waterfall
     from primbench.report.document import Page
 
 COLUMNS = ["ingredient", "metric", "time", "to the row before", "to the host", "verdict"]
@@ -112,14 +112,14 @@ def _whole_rows(found: Waterfall, case: CaseComparison) -> Iterator[list[str]]:
             yield [name, heading(deciding.metric), format_time(deciding.arm_s), "", _ratio(deciding), said]
 
 
-def _rows(arm: ArmComparison, case: CaseComparison, step: Step | None) -> list[list[str]]:
+def _rows(arm: ArmComparison, case: CaseComparison, step: AblationStep | None) -> list[list[str]]:
     """Rows of an ingredient: the metric that decides the case, and others that it makes slower or faster."""
     to_host = _same(arm, case)
     of_step = _same(step.arm, case) if step else None
     told = telling(of_step) if of_step else []
     if not told:
         reason = (to_host and to_host.reason) or "not measured"
-        return [[arm.name, *[UNKNOWN] * 4, Cell(f"not compared: {reason}", "open")]]
+        return [[arm.name, *[UNKNOWN] * 4, StyledCell(f"not compared: {reason}", "open")]]
     whole = {each.metric: each for each in to_host.estimates} if to_host else {}
     return [
         [
@@ -151,7 +151,7 @@ def _means(found: Waterfall) -> Table:
     return Table(_title(found, name, pairs), [COLUMNS[0], *COLUMNS[3:5]], rows, [])
 
 
-def _step(found: Waterfall, arm: ArmComparison) -> Step | None:
+def _step(found: Waterfall, arm: ArmComparison) -> AblationStep | None:
     return next((step for step in found.steps if step.arm.name == arm.name), None)
 
 

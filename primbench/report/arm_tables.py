@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report.document import Note, Table
 from primbench.report.headline import what_is_judged
-from primbench.report.signs import Cell
+from primbench.report.signs import StyledCell
 from primbench.report.verdicts import heading, in_words, shown_estimate, telling, why
 from primbench.spec.naming import names_of
 from primbench.units import UNKNOWN, format_time
@@ -110,7 +110,7 @@ def _rows(
 ) -> Iterator[list[str]]:
     """Table rows of a case, one for each metric shown. pairs: as in the title; fewer are said in the row."""
     if not case.estimates:
-        yield [name, *[UNKNOWN] * (5 if with_noise else 4), Cell("not compared (!)", "open")]
+        yield [name, *[UNKNOWN] * (5 if with_noise else 4), StyledCell("not compared (!)", "open")]
     for estimate, said in telling(case, with_why=why(case) not in often):
         noise = [shown_interval(estimate.noise)] if with_noise else []
         is_first = estimate is case.deciding

@@ -32,7 +32,7 @@ class Check:
     words: str
 
 
-Kind = Literal["plain", "warning", "marked", "command", "code"]
+NoteKind = Literal["plain", "warning", "marked", "command", "code"]
 """Of a note: a warning has to be known before what follows, a marked one is about what has "(!)" beside it, a command
 is to be typed after its first words, and code is lines as they are typed.
 """
@@ -43,7 +43,7 @@ class Note:
     """A paragraph. tone: where it is an answer. cites_rows: whether its words name rows of a table by their numbers."""
 
     words: str
-    kind: Kind = "plain"
+    kind: NoteKind = "plain"
     tone: Tone | None = None
     cites_rows: bool = False
 

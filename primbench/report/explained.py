@@ -18,7 +18,7 @@ from primbench.units import UNKNOWN, format_percent, format_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from primbench.decompose.sums import Explained, Number, Row
+    from primbench.decompose.sums import Explained, Number, SumRow
     from primbench.decompose.timed import Timed
     from primbench.report.document import Page
     from primbench.results.record import Record
@@ -170,7 +170,7 @@ def _waterfall(explained: Explained) -> Table:
     return Table("where its time goes", columns, rows, [*_notes(explained)])
 
 
-def _amount(explained: Explained, row: Row, share: float | None) -> tuple[str, str]:
+def _amount(explained: Explained, row: SumRow, share: float | None) -> tuple[str, str]:
     """Its time and share; at most what is left of the step where some calls in it were not measured."""
     rest_s, step_s = explained.rest_s, explained.step_s
     if row.name == UNEXPLAINED and row.seconds is None and step_s and rest_s is not None and rest_s >= 0:

@@ -12,7 +12,7 @@ from primbench.report import table
 from primbench.report.document import Check, Document, Note, Table
 from primbench.report.environment import shown
 from primbench.report.fleet_changes import MOST_NAMES, changes_table, named
-from primbench.report.signs import Cell
+from primbench.report.signs import StyledCell
 from primbench.report.verdicts import heading
 from primbench.spec.naming import name_of
 from primbench.units import UNKNOWN, format_percent, format_time
@@ -20,7 +20,7 @@ from primbench.units import UNKNOWN, format_percent, format_time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.fleet.findings import Against, Fleet, KindOfNode, OfCase, OfMetric, OfNode, Varied
+    from primbench.fleet.findings import Against, Fleet, KindOfNode, NodeFindings, OfCase, OfMetric, Varied
 
 ALL = "all"
 MOST_NODES = 8
@@ -115,7 +115,7 @@ def _since(against: Against | None) -> Iterator[str]:
         yield f"nothing in common with {against.folder}"
 
 
-def _slowest(fleet: Fleet, slow: Sequence[OfNode]) -> str:
+def _slowest(fleet: Fleet, slow: Sequence[NodeFindings]) -> str:
     first = slow[0]
     worst = max(first.outlying, key=lambda each: each.ratio)
     likely = f", likely {first.likely}" if first.likely else ""
@@ -161,9 +161,11 @@ def _cells(found: OfMetric) -> list[str]:
 
 def _verdict(found: OfMetric, slow: Sequence[str], what: str) -> str:
     if slow:
-        return Cell.signed(">", named(slow))
+        return StyledCell.signed(">", named(slow))
     return (
-        Cell.signed("=", "none stands out") if _tells(found) else Cell.signed("?", f"too few {what}s for their scatter")
+        StyledCell.signed("=", "none stands out")
+        if _tells(found)
+        else StyledCell.signed("?", f"too few {what}s for their scatter")
     )
 
 
@@ -196,7 +198,7 @@ def _of_nodes(fleet: Fleet) -> Iterator[str]:
         yield f"and {len(fleet.unhealthy) - MOST_NODES} more {fleet.what}s: --json has all"
 
 
-def _of_node(fleet: Fleet, found: OfNode) -> Iterator[str]:
+def _of_node(fleet: Fleet, found: NodeFindings) -> Iterator[str]:
     if found.outlying:
         yield _slower_in(fleet, found)
     if found.damage:
@@ -209,7 +211,7 @@ def _of_node(fleet: Fleet, found: OfNode) -> Iterator[str]:
     yield from _unlike(fleet, found)
 
 
-def _slower_in(fleet: Fleet, found: OfNode) -> str:
+def _slower_in(fleet: Fleet, found: NodeFindings) -> str:
     worst = max(found.outlying, key=lambda each: each.ratio)
     count = len({each.case for each in found.outlying})
     case = name_of(fleet.cases[worst.case].case)
@@ -219,14 +221,14 @@ def _slower_in(fleet: Fleet, found: OfNode) -> str:
     )
 
 
-def _by_reason(found: OfNode) -> dict[str, list[int]]:
+def _by_reason(found: NodeFindings) -> dict[str, list[int]]:
     reasons: dict[str, list[int]] = {}
     for case, reason in found.unmeasured.items():
         reasons.setdefault(reason, []).append(case)
     return reasons
 
 
-def _unlike(fleet: Fleet, found: OfNode) -> Iterator[str]:
+def _unlike(fleet: Fleet, found: NodeFindings) -> Iterator[str]:
     """What no cause tells, and before all else what is known to move results."""
     words = [
         f"{each.field.within} {shown(each.field, each.value, 'none')}, "

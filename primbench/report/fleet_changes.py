@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report.document import Note, Table
 from primbench.report.environment import shown
-from primbench.report.signs import Cell
+from primbench.report.signs import StyledCell
 from primbench.report.verdicts import heading
 from primbench.spec.naming import name_of
 from primbench.units import format_time
@@ -15,7 +15,7 @@ from primbench.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.fleet.findings import Against, Change, Fleet
+    from primbench.fleet.findings import Against, Fleet, MetricChange
 
 MOST_ALTERED = 8
 MOST_NAMES = 4
@@ -37,7 +37,7 @@ def changes_table(fleet: Fleet, found: Against) -> Table:
     return Table(title, columns, rows, [*map(Note, _notes(found))])
 
 
-def _row(fleet: Fleet, change: Change, *, is_first: bool) -> list[str]:
+def _row(fleet: Fleet, change: MetricChange, *, is_first: bool) -> list[str]:
     return [
         name_of(fleet.cases[change.case].case) if is_first else "",
         heading(change.metric),
@@ -49,16 +49,16 @@ def _row(fleet: Fleet, change: Change, *, is_first: bool) -> list[str]:
     ]
 
 
-def _verdict(change: Change) -> str:
+def _verdict(change: MetricChange) -> str:
     nodes = [f"{name} {shown_ratio(ratio)}" for name, ratio in change.changed.items()]
     slower = ["all are slower"] if change.is_slower else []
     words = "; ".join([*slower, *([named(nodes)] if nodes else [])])
     if words:
-        return Cell.signed(">", words)
+        return StyledCell.signed(">", words)
     if change.interval is None:
-        return Cell.signed("?", "too few nodes")
+        return StyledCell.signed("?", "too few nodes")
     is_alike = change.interval[1] <= 1 + change.margin
-    return Cell.signed("=", "not slower") if is_alike else Cell.signed("?", "undecided")
+    return StyledCell.signed("=", "not slower") if is_alike else StyledCell.signed("?", "undecided")
 
 
 def _notes(found: Against) -> Iterator[str]:

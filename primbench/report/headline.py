@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from primbench.compare.comparison import CaseComparison, Comparison, Decided, Explanation
     from primbench.compare.ratio import Estimate, Verdict
-    from primbench.doctor.finding import Activity
     from primbench.report.document import Tone
+    from primbench.spec.setting import Activity
 
 DOUBLE = 2.0  # from here on a ratio says more than a percentage
 OF_PARTS: dict[Activity, str] = {

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from primbench.compare.comparison import ArmComparison
-    from primbench.compare.learnt import Accuracy, LearntComparison, Unlike
+    from primbench.compare.learnt import Accuracy, FirstUnlike, LearntComparison
 
 
 def learnt(arm: ArmComparison, baseline: str) -> Iterator[str]:
@@ -54,7 +54,7 @@ def _of_losses(found: LearntComparison) -> str:
     return f"step {found.unlike.step} of {found.steps} differs first: {_unlike(found.unlike)}{how}"
 
 
-def _unlike(found: Unlike) -> str:
+def _unlike(found: FirstUnlike) -> str:
     one, other = found.places
     if found.seed is None:
         return f"{one} does not repeat itself in one process"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from primbench.compare.comparison import Comparison
-    from primbench.compare.published import Beside
+    from primbench.compare.published import TestedClaim
     from primbench.compare.ratio import Estimate
     from primbench.spec.case import Case
     from primbench.spec.published import Claim
@@ -56,7 +56,7 @@ def estimate_of(case: Case, arm: str, comparison: Comparison) -> Estimate | None
     return next((each.primary for each in found), None)
 
 
-def _rows(beside: Beside, comparison: Comparison) -> Iterator[list[str]]:
+def _rows(beside: TestedClaim, comparison: Comparison) -> Iterator[list[str]]:
     """First what was published of each place, in the columns of what is measured here."""
     claim, arms = beside.claim, [arm.name for arm in comparison.arms]
     says = claim.says if beside.cases else f"{claim.says}; not measured here"

@@ -35,7 +35,7 @@ STYLES: dict[Look, tuple[int, ...]] = {
 FINE, UNTOLD = (_BOLD, _GREEN), (_BOLD, _YELLOW)
 
 
-class Cell(str):
+class StyledCell(str):
     """The words of a table's cell, and how they look where there is colour."""
 
     look: Look
@@ -56,7 +56,7 @@ class Cell(str):
 
 def cell_in_colour(words: str, cell: str) -> str:
     """Words of a cell, which may be a line of several, as it looks on this terminal."""
-    return painted(words, STYLES[cell.look]) if isinstance(cell, Cell) else words
+    return painted(words, STYLES[cell.look]) if isinstance(cell, StyledCell) else words
 
 
 def painted(words: str, style: Iterable[int]) -> str:

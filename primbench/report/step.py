@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from primbench.compare.comparison import ArmComparison
-    from primbench.compare.step import Change, StepComparison
+    from primbench.compare.step import PartChange, StepComparison
 
 LEAST_SHARE = 0.02  # of the difference, below which changes are told together
 
@@ -59,10 +59,10 @@ def _rest(found: StepComparison) -> Iterator[str]:
         yield f"without {calls} not measured in both"
 
 
-def _each(change: Change) -> str:
+def _each(change: PartChange) -> str:
     return f" ({change.calls} calls x {format_time(change.each_s)})" if change.calls > 1 and change.each_s else ""
 
 
-def _signed(change: Change) -> str:
+def _signed(change: PartChange) -> str:
     interval = f" [{', '.join(map(format_time, change.interval))}]" if change.interval else ""
     return f"{format_time(change.seconds)}{interval}"

@@ -8,7 +8,7 @@ from primbench.report import fitting, plain, terminal
 from primbench.report.columns import Column, Noise, columns_of
 from primbench.report.document import Note, Table
 from primbench.report.line import line_notes
-from primbench.report.signs import FINE, STYLES, UNTOLD, Cell, painted
+from primbench.report.signs import FINE, STYLES, UNTOLD, StyledCell, painted
 from primbench.results.cpu_speed import SLOWED, speed
 from primbench.results.disturbances import ORDINARY_REASONS
 from primbench.results.metrics import COLUMNS
@@ -70,7 +70,7 @@ def _lines(notes: Iterable[Note]) -> str:
 
 def _shown(cell: str) -> str:
     shown = plain.printable(cell)
-    return Cell(shown, cell.look) if isinstance(cell, Cell) else shown
+    return StyledCell(shown, cell.look) if isinstance(cell, StyledCell) else shown
 
 
 def _noted(note: Note) -> str:

@@ -57,7 +57,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Rows:
+class TopologyRows:
     """How far down the parts of the picture begin; ``bottom`` is where the last of them ends."""
 
     top: int
@@ -67,7 +67,7 @@ class Rows:
     bottom: int
 
     @classmethod
-    def of(cls, header_lines: int, columns: Sequence[NodeColumn], bars: Sequence[Bar]) -> Rows:
+    def of(cls, header_lines: int, columns: Sequence[NodeColumn], bars: Sequence[Bar]) -> TopologyRows:
         top = MARGIN + TITLE + header_lines * LINE + GAP
         node_height = 28 + LINE * max((len(column.lines) for column in columns), default=0)
         below_nodes = top + NODE_TOP + node_height + GAP
@@ -89,7 +89,7 @@ def drawn(found: Topology) -> Element:
     columns = [column for _, members in groups for column in members]
     gpus = [(gpu, x) for column in columns for gpu, x in _gpu_columns(column)]
     header, notes, bars = summary(found), _notes(found), _bars(gpus)
-    at = Rows.of(len(header), columns, bars)
+    at = TopologyRows.of(len(header), columns, bars)
     svg = canvas(max(right, 4 * COLUMN) + MARGIN, at.bottom + (len(notes) + 1) * LINE + MARGIN, CAPTION)
     add_text(svg, MARGIN, MARGIN + 14, CAPTION, size=16, weight="bold")
     add_lines(svg, MARGIN, MARGIN + TITLE, header)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from primbench.compare.ratio import WITHIN_MARGIN
 from primbench.compare.shown import shown_interval, shown_ratio
-from primbench.report.signs import SIGNS, Cell
+from primbench.report.signs import SIGNS, StyledCell
 from primbench.results.metrics import METRICS
 from primbench.units import format_percent
 
@@ -39,7 +39,7 @@ def telling(case: CaseComparison, *, with_why: bool = True) -> list[tuple[Estima
         return []
     others = [each for each in case.estimates if each is not case.deciding and (each.primary or each.has_moved)]
     return [
-        (case.deciding, Cell.signed(SIGNS[case.verdict], shown_verdict(case, with_why=with_why))),
+        (case.deciding, StyledCell.signed(SIGNS[case.verdict], shown_verdict(case, with_why=with_why))),
         *((each, shown_outcome(each)) for each in others),
     ]
 

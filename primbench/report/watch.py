@@ -17,7 +17,7 @@ from primbench.watching.on_disks import FEW_BYTES_PER_S
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.watching.calls import Calls
+    from primbench.watching.calls import FunctionCalls
     from primbench.watching.gpus import GpuUse
     from primbench.watching.hindrance import Hindrance
     from primbench.watching.job import Job
@@ -136,7 +136,7 @@ def _launches(whole: Stretch) -> Iterator[tuple[str, str]]:
         yield "launches", f"unknown: {reason}"
 
 
-def _launched(whole: Stretch, calls: Sequence[Calls]) -> str:
+def _launched(whole: Stretch, calls: Sequence[FunctionCalls]) -> str:
     """Rates of the functions that were called, if any was."""
     called = [f"{function} {rate:,.0f}" for function, rate in whole.calls_per_s.items() if rate]
     threads, calling = ({each.thread for each in calls if each.count >= least} for least in (0, 1))

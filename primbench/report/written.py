@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from primbench.report.document import Document
 
 
-class Format(Protocol):
+class ReportFormat(Protocol):
     """What a file has."""
 
     RANK: int
@@ -26,11 +26,11 @@ class Format(Protocol):
 
 
 @functools.cache
-def known() -> dict[str, Format]:
+def known() -> dict[str, ReportFormat]:
     """Name -> format, in the order of their ranks."""
     listed = itertools.chain(*map(os.listdir, formats.__path__))  # to import pkgutil takes --help longer than all this
     names = [name.removesuffix(".py") for name in listed if name.endswith(".py") and not name.startswith("_")]
-    found = {name: cast("Format", importlib.import_module(f"{formats.__name__}.{name}")) for name in names}
+    found = {name: cast("ReportFormat", importlib.import_module(f"{formats.__name__}.{name}")) for name in names}
     return dict(sorted(found.items(), key=lambda pair: (pair[1].RANK, pair[0])))
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import fields, replace
 import primbench
 from primbench.runtimes import arrival
 from primbench.runtimes.order import Order
-from primbench.runtimes.runtime import Refusal
+from primbench.runtimes.runtime import RefusalWords
 from primbench.spec.arm import Arm
 from primbench.spec.variables import Reason, Sent, for_any_machine, is_for_libraries, of_this_machine
 
@@ -112,12 +112,12 @@ def _lacking(arm: Arm) -> str | None:
 
 
 REFUSALS = (
-    Refusal("spoke out of turn", lambda arm: "a shell there, as by ~/.bashrc, may print nothing to a program"),
-    Refusal(
+    RefusalWords("spoke out of turn", lambda arm: "a shell there, as by ~/.bashrc, may print nothing to a program"),
+    RefusalWords(
         r"exit status 12[67]\b",
         lambda arm: f"there is no {python(arm)}: name one by python=, as python=/opt/venv/bin/python",
     ),
-    Refusal(r"is older than [0-9]", lambda arm: f"that is {python(arm)} there: name a newer one by python="),
-    Refusal(r"No module named '(?!primbench)", _lacking),
+    RefusalWords(r"is older than [0-9]", lambda arm: f"that is {python(arm)} there: name a newer one by python="),
+    RefusalWords(r"No module named '(?!primbench)", _lacking),
 )
 """In words of a shell there, and of Python."""

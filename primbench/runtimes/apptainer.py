@@ -11,7 +11,7 @@ import msgspec
 from primbench.errors import InvalidRequest
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, make_skeleton, read_only
-from primbench.runtimes.images.builder import DEFAULT_TAG, Builder, Request, arguments
+from primbench.runtimes.images.builder import DEFAULT_TAG, Builder, ImageRequest, arguments
 from primbench.runtimes.invocation import Invocation, answer, options, variables, version
 from primbench.runtimes.mounts import overlays
 from primbench.runtimes.runtime import Runtime, Signs, no_image
@@ -45,7 +45,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
     )
 
 
-def build(request: Request) -> list[str]:
+def build(request: ImageRequest) -> list[str]:
     """Raises InvalidRequest where the image cannot be written: what is there is replaced if it is a file."""
     path = Path(request.tag).absolute()
     if path.exists() and not path.is_file():

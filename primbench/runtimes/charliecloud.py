@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton
-from primbench.runtimes.images.builder import Builder, Request, arguments
+from primbench.runtimes.images.builder import Builder, ImageRequest, arguments
 from primbench.runtimes.invocation import PATH, Invocation, answer, variables, version
 from primbench.runtimes.mounts import overlays
 from primbench.runtimes.runtime import Runtime, Signs, no_image
@@ -64,7 +64,7 @@ def tagged(name: str) -> str:
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 
-def build(request: Request) -> list[str]:
+def build(request: ImageRequest) -> list[str]:
     return ["ch-image", "build", f"--tag={tagged(request.tag)}", "--file=Containerfile", *arguments(request), "."]
 
 

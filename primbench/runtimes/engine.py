@@ -10,10 +10,10 @@ import resource
 from typing import TYPE_CHECKING
 
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, read_only
-from primbench.runtimes.images.builder import Builder, Request, arguments
+from primbench.runtimes.images.builder import Builder, ImageRequest, arguments
 from primbench.runtimes.invocation import CACHES, answer, cdi_names_gpus, env_options, gpu_files, options, variables
 from primbench.runtimes.mounts import overlays
-from primbench.runtimes.runtime import Refusal
+from primbench.runtimes.runtime import RefusalWords
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +102,7 @@ def remove(client: str, name: str) -> list[str]:
 def builder(client: str) -> Builder:
     """The network is the machine's, so that the build reaches what the machine reaches."""
 
-    def command(request: Request) -> list[str]:
+    def command(request: ImageRequest) -> list[str]:
         options = ["--network=host", "--file=Containerfile", f"--tag={request.tag}"]
         return [client, "build", *options, *arguments(request), "."]
 
@@ -115,12 +115,12 @@ def builder(client: str) -> Builder:
     return Builder(command=command, name=str, size_bytes=size_bytes)
 
 
-def hybrid(how: str = "") -> Refusal:
+def hybrid(how: str = "") -> RefusalWords:
     """crun's refusal to start where both versions of control groups are mounted. how: to have runc used instead."""
-    return Refusal(r"cgroups in hybrid mode not supported", lambda arm: f"{NEEDS_RUNC}{how}")
+    return RefusalWords(r"cgroups in hybrid mode not supported", lambda arm: f"{NEEDS_RUNC}{how}")
 
 
-def too_few_files(raised: str) -> Refusal:
+def too_few_files(raised: str) -> RefusalWords:
     """The refusal over the limit of open files. raised: advice how to set it, with {0} for the number."""
 
     def advice(arm: Arm) -> str:
@@ -129,7 +129,7 @@ def too_few_files(raised: str) -> Refusal:
         mend = f"nofile={most} or less can be had" if held else raised.format(most)
         return f"no more than {most} open files may be had here: {mend}"
 
-    return Refusal(r"RLIMIT_NOFILE|rlimit type 7\b", advice)  # getrlimit(2)
+    return RefusalWords(r"RLIMIT_NOFILE|rlimit type 7\b", advice)  # getrlimit(2)
 
 
 def _other_files(arm: Arm) -> str | None:
@@ -148,7 +148,7 @@ def _no_network(arm: Arm) -> str | None:
     return f"a network of its own cannot be had: {arm.runtime}:network=none or network=host does without"
 
 
-OTHER_FILES = Refusal(
+OTHER_FILES = RefusalWords(
     r"bind source path does not exist|mounts denied|path \S+ is not shared from the host", _other_files
 )
-NO_NETWORK = Refusal(r"/dev/net/tun|slirp4netns|pasta|netavark|CNI|network \w+ not found", _no_network)
+NO_NETWORK = RefusalWords(r"/dev/net/tun|slirp4netns|pasta|netavark|CNI|network \w+ not found", _no_network)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from primbench.errors import InvalidRequest
 from primbench.runtimes.invocation import Invocation, answer, env_options, variables, version
-from primbench.runtimes.runtime import Refusal, Runtime, Signs, no_image
+from primbench.runtimes.runtime import RefusalWords, Runtime, Signs, no_image
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ SCRIPT = '#!/bin/sh\nexec "$@"\n'
 NO_LOGIN = {"ENROOT_LOGIN_SHELL": "no"}
 """Else that shell reads the image's /etc/profile first, which may set another PATH than the image's, and print."""
 
-NO_SHELL = Refusal(
+NO_SHELL = RefusalWords(
     r"enroot-switchroot: failed to execute",
     lambda arm: f"enroot starts everything by a shell, and image {arm.image} has none",
 )
@@ -72,7 +72,7 @@ RUNTIME = Runtime(
             r"\[ERROR\] (Invalid argument: |No such file or directory: )/",
             "name a squashfs file, or what `enroot list` lists; `enroot import` fetches one",
         ),
-        Refusal(
+        RefusalWords(
             r"\[ERROR\] (Failed to mount: |Command not found: (squashfuse|fuse-overlayfs))",
             lambda arm: (
                 f"`enroot create {arm.image}` makes a container of it, which starts without FUSE and squashfuse, "

@@ -9,7 +9,7 @@ import msgspec
 from primbench.runtimes import afar, host
 from primbench.runtimes.engine import new_name
 from primbench.runtimes.invocation import Invocation, answer, options, version
-from primbench.runtimes.runtime import Refusal, Runtime, met_by
+from primbench.runtimes.runtime import RefusalWords, Runtime, met_by
 from primbench.spec.arm import asked
 
 if TYPE_CHECKING:
@@ -84,18 +84,20 @@ RUNTIME = Runtime(
     found=found,
     launch=launch,
     refusals=(
-        Refusal(
+        RefusalWords(
             r"connect(ion)? to the server|connection refused|context .*(does not exist|was not found)|no configuration",
             lambda arm: "no cluster is reached: see whether `kubectl get pods` works, and name another by context=",
         ),
-        Refusal(
+        RefusalWords(
             r"timed out waiting for the condition|no matching resources",
             lambda arm: (
                 f"no pod of {arm.image} was ready in {READY_WITHIN_S} s: that is not pulled yet, or cannot be, or no "
                 f"node has what is asked for: `{_events(arm)}` tells"
             ),
         ),
-        Refusal(r"[Ff]orbidden", lambda arm: "see `kubectl auth can-i create pods`, and name a place by namespace="),
+        RefusalWords(
+            r"[Ff]orbidden", lambda arm: "see `kubectl auth can-i create pods`, and name a place by namespace="
+        ),
         *afar.REFUSALS,
     ),
     gpus="ask for them by gpus=1, and see whether `kubectl describe nodes` shows nvidia.com/gpu",

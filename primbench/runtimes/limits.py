@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from primbench.spec.arm import Arm
-    from primbench.spec.setting import Group
+    from primbench.spec.setting import ControlGroup
 
 _PROCESSES = "cgroup.procs"
 _SUBTREE = "cgroup.subtree_control"
@@ -72,7 +72,7 @@ def _enter(groups: Sequence[_ControlGroup]) -> None:
         (group.folder / _PROCESSES).write_text("0")  # 0 is the process that writes
 
 
-def _groups(arm: Arm) -> list[tuple[Group, Any]]:
+def _groups(arm: Arm) -> list[tuple[ControlGroup, Any]]:
     """What an arm asks control groups for, each with its value."""
     return [(row.group, value) for row, value in asked(arm, "group") if row.group is not None]
 

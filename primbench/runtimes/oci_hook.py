@@ -15,12 +15,12 @@ import msgspec
 from primbench.system.cgroups import cgroup_folders
 
 
-class State(msgspec.Struct, frozen=True):
+class HookState(msgspec.Struct, frozen=True):
     pid: int
 
 
 def main() -> None:
-    pid = msgspec.json.decode(sys.stdin.buffer.read(), type=State).pid
+    pid = msgspec.json.decode(sys.stdin.buffer.read(), type=HookState).pid
     own = Path("/proc/self/cgroup").read_text()
     for line in own.splitlines():
         controller = line.split(":")[1].partition(",")[0]  # none in that of v2

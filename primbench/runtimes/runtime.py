@@ -27,7 +27,7 @@ class Launching(Protocol):
     def __call__(self, arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation: ...
 
 
-class Refusal(NamedTuple):
+class RefusalWords(NamedTuple):
     """said: words with which a runtime starts nothing, as a regular expression. advice: what to do, or None where the
     words mean something else in such an arm.
     """
@@ -36,9 +36,9 @@ class Refusal(NamedTuple):
     advice: Callable[[Arm], str | None]
 
 
-def no_image(said: str, advice: str) -> Refusal:
+def no_image(said: str, advice: str) -> RefusalWords:
     """The refusal of an image that the runtime does not find. said: its words, a regular expression."""
-    return Refusal(said, lambda arm: None if arm.on_host_root else f"{advice}, `primbench image build` builds one")
+    return RefusalWords(said, lambda arm: None if arm.on_host_root else f"{advice}, `primbench image build` builds one")
 
 
 class Signs(NamedTuple):
@@ -92,7 +92,7 @@ class Runtime(NamedTuple):
     found: Callable[[], tuple[str | None, str]]
     launch: Launching
     signs: Signs = Signs()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[RefusalWords, ...] = ()
     gpus: str | None = None
     needs_image: str | None = None
     builder: Builder | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from primbench.errors import InvalidRequest
 from primbench.runtimes import afar, enroot, host
 from primbench.runtimes.invocation import Invocation, answer, answers, version
-from primbench.runtimes.runtime import Refusal, Runtime, met_by
+from primbench.runtimes.runtime import RefusalWords, Runtime, met_by
 from primbench.system.processes import folder_of, parent
 
 if TYPE_CHECKING:
@@ -105,34 +105,34 @@ RUNTIME = Runtime(
     found=found,
     launch=launch,
     refusals=(
-        Refusal(
+        RefusalWords(
             r"[Rr]equested node configuration is not available|Invalid node name",
             lambda arm: f"{arm.node} is none of this job's: `scontrol show hostnames` lists those that are",
         ),
-        Refusal(
+        RefusalWords(
             r"Invalid job id|[Ee]xpired or invalid job|Job/step already completing",
             lambda arm: "the allocation has ended: begin in one that lasts as long as the study, --time=HOURS:00:00",
         ),
-        Refusal(
+        RefusalWords(
             r"unrecognized option '--(no-)?container|Try \"srun --help\"",
             lambda arm: (
                 f"srun starts images only by pyxis, which is not here: slurm:{arm.node},runtime=podman has its own"
             ),
         ),
-        Refusal(
+        RefusalWords(
             r"pyxis: .*(URL \S+ returned|curl: )",
             lambda arm: (
                 f"image={arm.image} was asked of a registry, as REGISTRY#NAME:TAG; a file on {arm.node} begins with /"
             ),
         ),
-        Refusal(
+        RefusalWords(
             r"pyxis: .*(No such file or directory: /|Invalid image format|corruption)",
             lambda arm: (
                 f"image={arm.image} is to be a squashfs file on {arm.node}: `unsquashfs -s FILE` there reads one"
             ),
         ),
         enroot.NO_SHELL,
-        Refusal(
+        RefusalWords(
             r"execve\(\): \S+: No such file",
             lambda arm: (
                 f"there is no {afar.python(arm)}{f' in image {arm.image}' if arm.image else ''}: "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from primbench.runtimes import afar, host
 from primbench.runtimes.invocation import Invocation, answer, version
-from primbench.runtimes.runtime import Refusal, Runtime, met_by
+from primbench.runtimes.runtime import RefusalWords, Runtime, met_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,25 +55,25 @@ def _by_hand(arm: Arm, *options: str) -> str:
     return f"`{shlex.join(['ssh', *_file(arm), *options, str(arm.host)])}`"
 
 
-def _refusals() -> tuple[Refusal, ...]:
+def _refusals() -> tuple[RefusalWords, ...]:
     """In words of ssh; ``afar`` has those of what it starts."""
     return (
-        Refusal(
+        RefusalWords(
             r"Permission denied \(|Too many authentication failures",
             lambda arm: (
                 f"nobody is asked for a password: let a key in (ssh-copy-id, ssh-add), "
                 f"so that {_by_hand(arm, '-o', 'BatchMode=yes')} works"
             ),
         ),
-        Refusal(
+        RefusalWords(
             "Host key verification failed",
             lambda arm: f"its key is not known here, or another one is: {_by_hand(arm)} shows it and asks",
         ),
-        Refusal(
+        RefusalWords(
             "Could not resolve hostname",
             lambda arm: f"there is no such name, and no such Host in {arm.ssh_config or 'the configuration of ssh'}",
         ),
-        Refusal(r"exit status 255\b", lambda arm: f"see whether {_by_hand(arm)} works"),
+        RefusalWords(r"exit status 255\b", lambda arm: f"see whether {_by_hand(arm)} works"),
     )
 
 

@@ -31,7 +31,7 @@ HOST_IMAGE = "host"
 MOST_SHOWN, END_SHOWN = 64, 16  # characters of a setting in a name, and of them those at its end
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class BareArm(msgspec.Struct, frozen=True, kw_only=True):
     """What an arm is by itself, whatever can be set of it. name: as it is shown, unique in a study. runtime: a file of
     ``primbench.runtimes``: "host", one that starts containers, or one that reaches another machine, such as "ssh".
     """
@@ -41,12 +41,12 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 if TYPE_CHECKING:
-    _Settings = Place
+    _Settings = BareArm
 else:
     _Settings = msgspec.defstruct(
         "_Settings",
         [(row.field, row.kind, row.default) for row in SETTINGS.values()],
-        bases=(Place,),
+        bases=(BareArm,),
         frozen=True,
         kw_only=True,
     )

@@ -11,7 +11,7 @@ WHOLE, PARTS = "whole", "parts"
 """Sets of such a suite: the step, and the calls that it is taken apart into."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class StepPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Where a step ran, by what its time hangs on; None is not known, or none.
 
     boot_id: of the kernel, which tells machines apart. cpus: that it might run on. cpu_quota: CPUs that its control
@@ -52,7 +52,7 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     unlike: Annotated[int, msgspec.Meta(ge=0)] = 0
     compiled: Annotated[int, msgspec.Meta(ge=0)] = 0
     cuda_graphs: Annotated[int, msgspec.Meta(ge=0)] = 0
-    place: Place = Place()
+    place: StepPlace = StepPlace()
 
     def __post_init__(self) -> None:
         """Raises ValueError, which makes a suite that is not so be refused."""

@@ -7,7 +7,7 @@ import math
 import msgspec
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ClaimedValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was published of one place: ``mean`` of so many ``runs``, in seconds, as are the others where they are told.
 
     std: of the runs. min, max: the least and the most of them.
@@ -41,8 +41,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     id: str | None = None
     says: str
-    first: Value | None = None
-    second: Value | None = None
+    first: ClaimedValue | None = None
+    second: ClaimedValue | None = None
     ratio: float | None = None
     slower: bool = False
     caution: str | None = None

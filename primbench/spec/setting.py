@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 if TYPE_CHECKING:
     from pathlib import Path
 
-Fact = tuple[str, ...]
+FactPath = tuple[str, ...]
 """The id of a fact of a place: where it stands in the fingerprint, such as ("limits", "cpu_quota")."""
 
-Part = Literal["launch", "copy", "kernel", "collective", "start-up", "data loading", "everything on the CPU"]
-"""Of a workload: what a setting can move."""
+Activity = Literal["launch", "copy", "kernel", "collective", "start-up", "data loading", "everything on the CPU"]
+"""A part of what a job does that a setting can move, and a cause slow."""
 
-WAITING: tuple[Part, ...] = ("launch", "everything on the CPU")
-ON_CPU: tuple[Part, ...] = (*WAITING, "copy", "collective")
-OF_FILES: tuple[Part, ...] = ("start-up", "data loading")
+WAITING: tuple[Activity, ...] = ("launch", "everything on the CPU")
+ON_CPU: tuple[Activity, ...] = (*WAITING, "copy", "collective")
+OF_FILES: tuple[Activity, ...] = ("start-up", "data loading")
 
 Pairs = Iterable[tuple[str, object]]
 """Names with values; of a name whose value is None nothing is said."""
 
 
-class Group(NamedTuple):
+class ControlGroup(NamedTuple):
     """How control groups hold a process to a setting, given its value and the root below which /sys is.
 
     controller: of version 1, by its name there. v1, v2: files and what is written to them. systemd: properties of a
@@ -62,7 +62,7 @@ class Surroundings(Protocol):
         """Where the worker sees a file of this machine."""
 
 
-class Seen(Protocol):
+class SeenByWorker(Protocol):
     """What a worker found, beside what its arm asked for. arm: with the placement of its cases. cpus: it may run on."""
 
     arm: Any
@@ -78,7 +78,7 @@ class Seen(Protocol):
         """A variable's value as it is recorded of a place; None of one that is not, or that a runtime writes anew."""
 
 
-class Ingredient(NamedTuple):
+class ContainerIngredient(NamedTuple):
     """Of a container that `primbench ablate` puts together: settings of one name are added together.
 
     rank: the least is added first. bare: the value before; None leaves the setting out. usual: that of a container of
@@ -127,22 +127,22 @@ class Setting(NamedTuple):
     check: Callable[[Any, Any], str | None] | None = None
     options: Mapping[str, Callable[[Any], Pairs]] = {}
     oci: Callable[[Container, Any], None] | None = None
-    group: Group | None = None
+    group: ControlGroup | None = None
     process: Callable[[Any], None] | None = None
     pod: Callable[[dict[str, Any], dict[str, Any], Any], None] | None = None
     surroundings: Callable[[Surroundings, Any], None] | None = None
     seen_to: tuple[str, ...] = ()
     values: Mapping[str, tuple[str, ...]] = {}
-    shows: tuple[Fact, ...] = ()
-    fact: Fact | None = None
-    unlike: Callable[[Any, Any, Seen], str | None] | None = None
+    shows: tuple[FactPath, ...] = ()
+    fact: FactPath | None = None
+    unlike: Callable[[Any, Any, SeenByWorker], str | None] | None = None
     unlimited: bool = False
     mend: str | None = None
     rule: str | None = None
-    moves: tuple[Part, ...] = ()
+    moves: tuple[Activity, ...] = ()
     without: Callable[[Any], dict[str, Any]] | None = None
     is_alone: bool = False
-    ingredient: Ingredient | None = None
+    ingredient: ContainerIngredient | None = None
     programs: Callable[[Any], bool] | None = None
     of_this_machine: bool = False
     is_place: bool = False
@@ -155,7 +155,7 @@ class Setting(NamedTuple):
         return frozenset({*self.options, *self.seen_to, *(name for name in own if getattr(self, name) is not None)})
 
     @property
-    def checked(self) -> Fact | None:
+    def checked(self) -> FactPath | None:
         """The fact that tells whether it was applied."""
         return self.fact or next(iter(self.shows), None)
 

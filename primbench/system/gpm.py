@@ -36,12 +36,12 @@ _METRICS = {
 EVERY = tuple(_METRICS)
 NAMES = tuple(name for name in EVERY if not name.startswith("nvlink"))  # which many boards have none of
 
-Shares = Callable[[dict[str, str]], dict[str, float]]
+ReadShares = Callable[[dict[str, str]], dict[str, float]]
 """By name, of the time since it was called last; those that cannot be had are left out, with the reason."""
 
 
 @contextmanager
-def shares(gpu: Device, missing: dict[str, str], names: Sequence[str] = NAMES) -> Iterator[Shares | None]:
+def shares(gpu: Device, missing: dict[str, str], names: Sequence[str] = NAMES) -> Iterator[ReadShares | None]:
     """What tells them until the end of the block; None, with the reason for each in ``missing``, where nothing can."""
     with ExitStack() as samples:
         begun = attempt(missing, "gpm", lambda: _begun(gpu, names, samples))
@@ -50,7 +50,7 @@ def shares(gpu: Device, missing: dict[str, str], names: Sequence[str] = NAMES) -
         yield begun
 
 
-def _begun(gpu: Device, names: Sequence[str], samples: ExitStack) -> Shares:
+def _begun(gpu: Device, names: Sequence[str], samples: ExitStack) -> ReadShares:
     """Raises LookupError."""
     if not ask("nvmlGpmQueryDeviceSupport", gpu.board).isSupportedDevice:
         raise LookupError("this GPU has no GPM counters: those before Hopper do not")

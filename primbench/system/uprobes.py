@@ -33,7 +33,7 @@ _CHECKED = "labs"  # of libc: any function does that takes a number and calls no
 _CHECKED_CALLS = 100
 
 
-class Counted(NamedTuple):
+class CountedCalls(NamedTuple):
     """Calls so far. ran_s: that the thread ran meanwhile."""
 
     calls: int
@@ -57,7 +57,7 @@ class _Attributes(ctypes.Structure):
 
 
 @contextmanager
-def counted(path: Path, offset: int, thread: int) -> Iterator[Callable[[], Counted]]:
+def counted(path: Path, offset: int, thread: int) -> Iterator[Callable[[], CountedCalls]]:
     """Within the block, how often that thread has called what begins at that offset of a file that it has mapped.
 
     Raises OSError, EACCES without CAP_PERFMON; LookupError where the number of the system call is not known.
@@ -69,9 +69,9 @@ def counted(path: Path, offset: int, thread: int) -> Iterator[Callable[[], Count
         os.close(file)
 
 
-def _read(file: int) -> Counted:
+def _read(file: int) -> CountedCalls:
     calls, ran_ns = _READ.unpack(os.read(file, _READ.size))
-    return Counted(calls, ran_ns / 1e9)
+    return CountedCalls(calls, ran_ns / 1e9)
 
 
 @functools.cache

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from primbench.problem import Step
 
 
-class Calls:
+class CallLoop:
     """Makes ``count`` calls, going round the closures of the input sets.
 
     sets: how many input sets there are. stream_only, waits, launches_nothing, are_processes: as the steps' Description
@@ -39,9 +39,9 @@ class Calls:
         self.is_prepared = self._before[0] is not None
         self.most_calls = first.most_calls if self.is_prepared else math.inf
 
-    def of_one_set(self) -> Calls:
+    def of_one_set(self) -> CallLoop:
         """The same calls on the first input set alone."""
-        return Calls(self._steps[:1])
+        return CallLoop(self._steps[:1])
 
     def prepare(self) -> None:
         """Do what is to be done before the next sample."""

@@ -15,7 +15,7 @@ from primbench.problem import Problem, Step, checked_problem, description_of
 from primbench.registry import backends_of, setup_of
 from primbench.spec.method import Method
 from primbench.timing import host_counters, pages
-from primbench.timing.calls import Calls
+from primbench.timing.calls import CallLoop
 from primbench.timing.collective import Together
 from primbench.timing.cpu import CpuTimer
 from primbench.timing.feasibility import check_affordable, check_memory
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from primbench.measurement.over_time import OverTime
-    from primbench.numa.pages import Extent
+    from primbench.numa.pages import HostExtent
     from primbench.problem import Array, Exact, Reference
     from primbench.timing.cuda import CudaTimer
     from primbench.timing.turns import InTurn
@@ -56,7 +56,7 @@ def measure(
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedCase:
     """A kernel ready to be called: each call enqueues the work once and returns the output, an array of the backend.
 
     ``backend.synchronize()`` waits for it, ``backend.get(output)`` brings it to the host, ``backend.close()`` undoes
@@ -71,19 +71,19 @@ class Prepared:
         return self.step()
 
 
-def setup(problem: Problem, backend: str | None = None, device: str | None = None, *, seed: int = 0) -> Prepared:
+def setup(problem: Problem, backend: str | None = None, device: str | None = None, *, seed: int = 0) -> PreparedCase:
     """Prepare a problem on random inputs, to be used without timing. Raises as measure() does."""
     chosen = best_available(backends_of(checked_problem(problem).primitive), backend, device)
     return setup_on(chosen, problem, seed=seed)
 
 
-def setup_on(backend: Backend, problem: Problem, *, seed: int = 0) -> Prepared:
+def setup_on(backend: Backend, problem: Problem, *, seed: int = 0) -> PreparedCase:
     """The same on an open backend."""
     import numpy as np
 
     problem = problem.on(backend.device)
     inputs = problem.inputs(np.random.default_rng(seed))
-    return Prepared(backend, setup_of(problem.primitive, backend.name)(backend, problem, *map(backend.put, inputs)))
+    return PreparedCase(backend, setup_of(problem.primitive, backend.name)(backend, problem, *map(backend.put, inputs)))
 
 
 @contextmanager
@@ -156,7 +156,7 @@ def _measured(
     inputs = case.inputs()
     phases.end("inputs")
     steps, extents = case.set_up(inputs)
-    calls = Calls(steps)
+    calls = CallLoop(steps)
     first = FirstCalls([], None) if calls.are_processes else first_calls(backend, steps)
     copies = elsewhere(backend, problem, inputs) if pace.has_others and len(steps) == 1 else []
     phases.end("setup")
@@ -230,7 +230,7 @@ class Alone:
         self._inputs = self._inputs or self._problem.inputs(np.random.default_rng(self._method.seed))
         return self._inputs
 
-    def set_up(self, inputs: Sequence[Array]) -> tuple[list[Step], list[Extent]]:
+    def set_up(self, inputs: Sequence[Array]) -> tuple[list[Step], list[HostExtent]]:
         return set_up(self._backend, self._problem, inputs, self._method)
 
     def check(self, step: Step) -> Callable[[], float | None]:
@@ -272,7 +272,7 @@ def make_second_context(backend: Backend, method: Method) -> None:
 
 
 def timer_on(
-    backend: Backend, calls: Calls, method: Method, pace: Pace, copies: Sequence[Step]
+    backend: Backend, calls: CallLoop, method: Method, pace: Pace, copies: Sequence[Step]
 ) -> CpuTimer | CudaTimer | None:
     """None where nothing is to be timed. copies: of the step on other memory, for a GPU's own time."""
     if method.dry_run:
@@ -281,7 +281,7 @@ def timer_on(
         return CpuTimer(calls, method, pace)
     from primbench.timing.cuda import CudaTimer
 
-    return CudaTimer(cast("CudaBackend", backend), calls, method, pace, copies=[Calls([each]) for each in copies])
+    return CudaTimer(cast("CudaBackend", backend), calls, method, pace, copies=[CallLoop([each]) for each in copies])
 
 
 def timed_by(timer: CpuTimer | CudaTimer, problem: Problem, step: Step, method: Method, pace: Pace) -> Measurement:

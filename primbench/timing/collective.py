@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from primbench.backends import Backend
     from primbench.distributed.group import Group
-    from primbench.numa.pages import Extent
+    from primbench.numa.pages import HostExtent
     from primbench.problem import Array, Problem, Step
     from primbench.spec.method import Method
     from primbench.timing.phases import Phases
@@ -133,7 +133,7 @@ class Together:
     def inputs(self) -> tuple[Array, ...]:
         return self._collective.inputs_of(self._group.rank, self._method.seed)
 
-    def set_up(self, inputs: Sequence[Array]) -> tuple[list[Step], list[Extent]]:
+    def set_up(self, inputs: Sequence[Array]) -> tuple[list[Step], list[HostExtent]]:
         with self._group.refusing_together():
             given = [self._put(inputs) for _ in range(self._sets)]
             steps = [self._step(arrays) for arrays in given]

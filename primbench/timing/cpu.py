@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from primbench.spec.method import Method
-    from primbench.timing.calls import Calls
+    from primbench.timing.calls import CallLoop
 
 Result = TypeVar("Result")
 
@@ -26,7 +26,7 @@ CPU_MISSING = dict.fromkeys(
 class CpuTimer:
     """Of calls that return when they are done."""
 
-    def __init__(self, calls: Calls, method: Method, pace: Pace) -> None:
+    def __init__(self, calls: CallLoop, method: Method, pace: Pace) -> None:
         self._calls, self._method, self._pace = calls, method, pace
 
     def settle(self, meanwhile: Callable[[], Result]) -> Result:
@@ -57,7 +57,7 @@ class CpuTimer:
         return Measurement(batch_s=batch_s, wall_s=wall_s, warm_up_drift=drift, missing=missing)
 
 
-def calls_per_batch(calls: Calls, pace: Pace, least_s: float = BATCH_S) -> int:
+def calls_per_batch(calls: CallLoop, pace: Pace, least_s: float = BATCH_S) -> int:
     """The smallest power of two of calls that lasts at least so long, the quicker of two tries counting.
 
     No more than may follow what is done before each sample, and one where the first try took so long that none will be

@@ -92,7 +92,7 @@ class Queue:
         self._files = {}
 
 
-class Beside:
+class ReadBetween:
     """What is read between the samples of one metric, as Samples has it. loop: None reads nothing."""
 
     def __init__(self, loop: Loop | None, queue: Queue) -> None:
@@ -100,7 +100,7 @@ class Beside:
         self.loops_s: list[tuple[int, float]] = []
         self.queued_s: list[float] = []
 
-    def __enter__(self) -> Beside:
+    def __enter__(self) -> ReadBetween:
         if self._loop:
             self._queue.watch()
         return self

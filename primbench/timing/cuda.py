@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from primbench.backends import CudaBackend
     from primbench.spec.method import Method
-    from primbench.timing.calls import Calls
+    from primbench.timing.calls import CallLoop
     from primbench.timing.sampling import Take
 
 Result = TypeVar("Result")
@@ -45,7 +45,7 @@ class CudaTimer:
     """
 
     def __init__(
-        self, backend: CudaBackend, calls: Calls, method: Method, pace: Pace, *, copies: Sequence[Calls] = ()
+        self, backend: CudaBackend, calls: CallLoop, method: Method, pace: Pace, *, copies: Sequence[CallLoop] = ()
     ) -> None:
         """copies: the same calls on other memory; where graphs can be made, device_s is sampled on all of them."""
         self._backend, self._calls, self._method, self._pace = backend, calls, method, pace
@@ -169,7 +169,7 @@ def _energy_j(device: str, method: Method, pace: Pace) -> tuple[float | None, st
     return gpu_counters.energy_j(device)
 
 
-def _stream(calls: Calls, stream: int, call_s: float, secondary: StoppingRule, pace: Pace) -> Samples:
+def _stream(calls: CallLoop, stream: int, call_s: float, secondary: StoppingRule, pace: Pace) -> Samples:
     """The period of back-to-back calls, launched as they come."""
     count = math.ceil(BATCH_S / call_s)
     take = chained(lambda: calls(count), stream, count, STREAM_ROUND_S, pace, sample_s=count * call_s)
@@ -180,7 +180,7 @@ def _stream(calls: Calls, stream: int, call_s: float, secondary: StoppingRule, p
     )
 
 
-def _rough_time_s(calls: Calls, stream: int, pace: Pace) -> float:
+def _rough_time_s(calls: CallLoop, stream: int, pace: Pace) -> float:
     (call_s,) = pace.slowest([event_pair(calls, stream, 1, ahead=0)])
     if call_s < LONG_S:  # else what the first launch took is lost in it
         (call_s,) = pace.slowest([event_pair(calls, stream, 3)])
@@ -192,7 +192,7 @@ def _queueable(call_s: float, *, nodes: float | None) -> int:
     return max(1, int(min(ENQUEUE_CALLS, MAX_QUEUED / max(1.0, nodes or 8.0), ENQUEUE_S / call_s)))
 
 
-def _enqueue(backend: CudaBackend, calls: Calls, count: int, secondary: StoppingRule, pace: Pace) -> Samples:
+def _enqueue(backend: CudaBackend, calls: CallLoop, count: int, secondary: StoppingRule, pace: Pace) -> Samples:
     """Host time of ``count`` calls, each batch starting from an idle stream.
 
     On one set of inputs: which of them lie in the GPU's cache makes no difference to a launch, to go round a thousand
@@ -211,7 +211,7 @@ def _enqueue(backend: CudaBackend, calls: Calls, count: int, secondary: Stopping
 
 
 def _round_trip(
-    backend: CudaBackend, calls: Calls, call_s: float, secondary: StoppingRule, pace: Pace
+    backend: CudaBackend, calls: CallLoop, call_s: float, secondary: StoppingRule, pace: Pace
 ) -> tuple[Samples, Samples]:
     """One call and a wait, from an idle stream, and within it the time until the call returned."""
     singles: list[float] = []

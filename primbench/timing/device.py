@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from primbench.backends import CudaBackend, Graph
-    from primbench.timing.calls import Calls
+    from primbench.timing.calls import CallLoop
     from primbench.timing.sampling import Pace, Take
 
 SAMPLE_S = 1e-3  # what lies between two graphs, an event and a start, is 2 us: 0.2 % of this
@@ -54,7 +54,7 @@ class DeviceSampler:
 
 
 def device_sampler(
-    backend: CudaBackend, copies: Sequence[Calls], call_s: float, pace: Pace, missing: dict[str, str]
+    backend: CudaBackend, copies: Sequence[CallLoop], call_s: float, pace: Pace, missing: dict[str, str]
 ) -> DeviceSampler | None:
     """A graph, or a blocking kernel where one is not wanted or refused; None where neither will do.
 
@@ -97,7 +97,7 @@ def device_sampler(
 
 
 def _without_graph(
-    backend: CudaBackend, calls: Calls, call_s: float, pace: Pace, missing: dict[str, str], *, why: str
+    backend: CudaBackend, calls: CallLoop, call_s: float, pace: Pace, missing: dict[str, str], *, why: str
 ) -> DeviceSampler | None:
     missing["nodes_per_call"] = f"not captured in a graph: {why}"
     blocked = _blocked_sampler(backend.stream_handle, calls, call_s, pace)
@@ -106,7 +106,7 @@ def _without_graph(
     return blocked
 
 
-def _graph(backend: CudaBackend, calls: Calls, stream_s: float, pace: Pace) -> tuple[Graph, int]:
+def _graph(backend: CudaBackend, calls: CallLoop, stream_s: float, pace: Pace) -> tuple[Graph, int]:
     """A graph of as many calls as fill a sample: another where launches had hidden how many, or where it branches."""
     count = _graph_calls(SAMPLE_S, stream_s, calls.sets)
     graph = _captured(backend, calls, count, pace)
@@ -119,7 +119,7 @@ def _graph(backend: CudaBackend, calls: Calls, stream_s: float, pace: Pace) -> t
     return (graph, count) if count == needed else (_captured(backend, calls, needed, pace), needed)
 
 
-def _captured(backend: CudaBackend, calls: Calls, count: int, pace: Pace) -> Graph:
+def _captured(backend: CudaBackend, calls: CallLoop, count: int, pace: Pace) -> Graph:
     """Raises where the framework refuses, in every process where it does so in one."""
     try:
         graph = backend.capture(lambda: calls(count))
@@ -141,7 +141,7 @@ def _graph_calls(sample_s: float, call_s: float, sets: int) -> int:
     return sets * max(1, min(MAX_GRAPH_CALLS // sets, 1 << (rounds - 1).bit_length()))
 
 
-def _blocked_sampler(stream: int, calls: Calls, call_s: float, pace: Pace) -> DeviceSampler | None:
+def _blocked_sampler(stream: int, calls: CallLoop, call_s: float, pace: Pace) -> DeviceSampler | None:
     """Samples of calls queued behind a kernel that holds the stream; None where the host cannot run ahead."""
     trial = Blocker(stream, limit_s=min(HELD_S, max(TRIED_S, TRIED_CALLS * call_s)))
     if _blocked_sample(trial, stream, calls, 1, pace) is None:
@@ -163,7 +163,7 @@ def _blocked_sampler(stream: int, calls: Calls, call_s: float, pace: Pace) -> De
     return DeviceSampler(take, lambda: calls(count), count, "blocking kernel", None, leads_in=False)
 
 
-def _blocked_sample(blocker: Blocker, stream: int, calls: Calls, count: int, pace: Pace) -> float | None:
+def _blocked_sample(blocker: Blocker, stream: int, calls: CallLoop, count: int, pace: Pace) -> float | None:
     """Seconds a call; None where the stream was let go too early, and the time would hold launches."""
     before, after = driver.Event(), driver.Event()
     blocker.hold()
@@ -226,7 +226,7 @@ def _rotated(enqueue: Sequence[Callable[[], None]], stream: int, count: int, pac
     return take
 
 
-def event_pair(calls: Calls, stream: int, count: int, *, ahead: int = 1) -> float:
+def event_pair(calls: CallLoop, stream: int, count: int, *, ahead: int = 1) -> float:
     """Seconds a call by two events around ``count`` calls, with ``ahead`` calls queued ahead of the first event.
 
     These keep the stream from waiting for the host after the first event has been reached.

@@ -8,7 +8,7 @@ from primbench.errors import UnsupportedCase
 from primbench.registry import setup_of
 from primbench.system import memory
 from primbench.timing import host_counters
-from primbench.timing.calls import Calls
+from primbench.timing.calls import CallLoop
 from primbench.timing.sampling import Clock, Take, host_timed
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _probe(backend: Backend, small: Problem, method: Method, clock: Clock) -> Ta
     import numpy as np
 
     inputs = small.inputs(np.random.default_rng(method.seed))
-    calls = Calls([setup_of(small.primitive, backend.name)(backend, small, *map(backend.put, inputs))])
+    calls = CallLoop([setup_of(small.primitive, backend.name)(backend, small, *map(backend.put, inputs))])
     return host_timed(calls, 1, clock)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.errors import UnsupportedCase
-from primbench.numa.pages import Extent
+from primbench.numa.pages import HostExtent
 from primbench.problem import Step, description_of
 from primbench.registry import setup_of
 from primbench.system import memory
@@ -32,10 +32,10 @@ ELSEWHERE_S = 0.3  # in which a tuned set-up makes as many as it can
 
 def set_up(
     backend: Backend, problem: Problem, inputs: Sequence[Array], method: Method
-) -> tuple[list[Step], list[Extent]]:
+) -> tuple[list[Step], list[HostExtent]]:
     """The steps of every input set, and where the host memory lies that they were given."""
     kernel = setup_of(problem.primitive, backend.name)
-    steps, extents = list[Step](), list[Extent]()
+    steps, extents = list[Step](), list[HostExtent]()
 
     def add() -> Step:
         arrays = [backend.put(each) for each in inputs]
@@ -99,7 +99,7 @@ def made_together(problem: Problem, method: Method, processes: int) -> tuple[Arr
 class FirstCalls(NamedTuple):
     """extents: where in host memory the outputs lie. implementations: Measurement's."""
 
-    extents: list[Extent]
+    extents: list[HostExtent]
     implementations: list[Implementation] | None
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from primbench.numa import mempolicy, pages
-from primbench.numa.pages import Extent, Residency, extent_of
+from primbench.numa.pages import HostExtent, Residency, extent_of
 from primbench.problem import description_of
 from primbench.system.files import attempt
 from primbench.timing.verify import on_host
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedPages:
     """Host memory that is about to be timed, and where its pages were. None is unknown, with the reason in missing."""
 
-    extents: list[Extent]
+    extents: list[HostExtent]
     page_nodes: Sequence[int]
     before: Residency | None
     missing: dict[str, str]
 
 
-def watch(steps: Sequence[Step], extents: Sequence[Extent], page_nodes: Sequence[int] | None) -> Watched:
+def watch(steps: Sequence[Step], extents: Sequence[HostExtent], page_nodes: Sequence[int] | None) -> WatchedPages:
     """Look at the pages before the timing. page_nodes: as timing.measure_on() has it.
 
     extents: of what the steps were given and return, which counts where they do not name their buffers themselves.
@@ -43,7 +43,7 @@ def watch(steps: Sequence[Step], extents: Sequence[Extent], page_nodes: Sequence
         before = attempt(missing, "pages", lambda: pages.look(timed, wanted))
     else:
         missing["pages"] = "no host memory is timed"
-    return Watched(timed, wanted, before, missing)
+    return WatchedPages(timed, wanted, before, missing)
 
 
 def _nodes_of_policy() -> list[int]:
@@ -51,7 +51,7 @@ def _nodes_of_policy() -> list[int]:
     return nodes
 
 
-def pages_since(watched: Watched) -> tuple[Pages | None, dict[str, str]]:
+def pages_since(watched: WatchedPages) -> tuple[Pages | None, dict[str, str]]:
     """Where the pages are now and whether they were where they were to be, or None and the reason."""
     before, missing = watched.before, dict(watched.missing)
     if before is None:
@@ -60,7 +60,7 @@ def pages_since(watched: Watched) -> tuple[Pages | None, dict[str, str]]:
     return (pages.verdict(before, after) if after else None), missing
 
 
-def extents_of(backend: Backend, arrays: Sequence[Any]) -> list[Extent]:
+def extents_of(backend: Backend, arrays: Sequence[Any]) -> list[HostExtent]:
     """Where arrays of a CPU backend lie; none for a GPU's. What is no array, as a step may return, has none.
 
     Their places alone: what is kept would be memory that the case otherwise gives back.
@@ -70,5 +70,5 @@ def extents_of(backend: Backend, arrays: Sequence[Any]) -> list[Extent]:
     return [extent_of(on_host(backend, array)) for array in arrays if hasattr(array, "dtype")]
 
 
-def _extent(array: Array, node: int | None) -> Extent:
+def _extent(array: Array, node: int | None) -> HostExtent:
     return extent_of(array, None if node is None else (node,))

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Literal
 
 from primbench import stats
 from primbench.measurement import Samples
-from primbench.timing.cpu_probe import Beside, Loop, Queue
+from primbench.timing.cpu_probe import Loop, Queue, ReadBetween
 
 if TYPE_CHECKING:
     from primbench.measurement.readings import Turns
     from primbench.spec.method import Method
-    from primbench.timing.calls import Calls
+    from primbench.timing.calls import CallLoop
 
 Stopped = Literal["noise", "max time", "count"]
 
@@ -88,7 +88,7 @@ class Pace:
     def begin(self) -> None:
         """A barrier: return in all ranks at the same moment; alone, at once."""
 
-    def in_place(self, calls: Calls, device: str) -> AbstractContextManager[None]:
+    def in_place(self, calls: CallLoop, device: str) -> AbstractContextManager[None]:
         """Where calls are made from inside."""
         return nullcontext()
 
@@ -110,7 +110,7 @@ class Pace:
         """
         return stopped is not None
 
-    def host_timed(self, calls: Calls, count: int) -> Take:
+    def host_timed(self, calls: CallLoop, count: int) -> Take:
         """Samples of the host clock around ``count`` calls, begun together, of the process that took longest."""
         take = host_timed(calls, count, self.clock)
 
@@ -206,7 +206,7 @@ def collect(
     """
     samples: list[float] = []
     rule = pace.shared(metric, rule)
-    with Beside(loop, pace.queue) as beside:
+    with ReadBetween(loop, pace.queue) as beside:
         pace.meet(uncounted or take, least_turns, rule.hard_s)
         start, look_at = pace.now(), MIN_SAMPLES
         stopped: Stopped | None = None
@@ -254,7 +254,7 @@ def nothing() -> None:
     """What goes uncounted before samples that begin with calls of their own which do not count, or need none."""
 
 
-def host_timed(calls: Calls, count: int, clock: Clock) -> Take:
+def host_timed(calls: CallLoop, count: int, clock: Clock) -> Take:
     """Samples of the host clock around ``count`` calls."""
 
     def take() -> list[float]:

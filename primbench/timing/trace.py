@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from primbench.errors import UnsupportedCase
 from primbench.measurement import Samples, Trace
-from primbench.timing.calls import Calls
+from primbench.timing.calls import CallLoop
 from primbench.timing.feasibility import check_memory
 from primbench.timing.inputs import set_up
 from primbench.timing.sampling import CLOCK
@@ -32,7 +32,7 @@ _BUFFER_BYTES = 8 * 2**20
 _FLUSH_FORCED = 1  # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED, cupti_activity.h
 
 
-class Activity(NamedTuple):
+class TracedActivity(NamedTuple):
     """One kernel, copy or fill, by one clock. correlation: what it has in common with the call that launched it."""
 
     start_ns: int
@@ -51,7 +51,7 @@ class ApiCall(NamedTuple):
 class Log(NamedTuple):
     """What the GPU did, and the calls of CUDA where they were asked for; in any order."""
 
-    work: list[Activity]
+    work: list[TracedActivity]
     calls: list[ApiCall]
 
 
@@ -102,7 +102,7 @@ def trace(backend: _Synchronizable, step: Callable[[], Any], calls: int, warm: C
     )
 
 
-def split_calls(records: Sequence[Activity], calls: int) -> tuple[list[float], float, list[str]]:
+def split_calls(records: Sequence[TracedActivity], calls: int) -> tuple[list[float], float, list[str]]:
     """Busy seconds of each call, kernels a call, and names in order of first appearance.
 
     Calls are told apart only where each launches the same sequence; else the one sample is the mean of all.
@@ -121,7 +121,7 @@ def split_calls(records: Sequence[Activity], calls: int) -> tuple[list[float], f
     return [duration / 1e9 for duration in busy_ns], len(names) / calls, list(dict.fromkeys(names))
 
 
-def overlapped_ns(records: Sequence[Activity]) -> int:
+def overlapped_ns(records: Sequence[TracedActivity]) -> int:
     """How much less time went by with a kernel running than all of them ran for."""
     overlapped = end_ns = 0
     for record in sorted(records):
@@ -166,7 +166,11 @@ def _torch_recorder() -> Recorder:
             if not getattr(event, "is_user_annotation", False)
         ]
         return Log(
-            [Activity(start, end, event.name, event.id) for device, start, end, event in events if device == "CUDA"],
+            [
+                TracedActivity(start, end, event.name, event.id)
+                for device, start, end, event in events
+                if device == "CUDA"
+            ],
             [ApiCall(event.id, start) for device, start, _, event in events if device == "CPU"],
         )
 
@@ -226,7 +230,7 @@ class _CuptiRecorder:
                 self._log.calls.append(ApiCall(activity.correlation_id, activity.start))
             else:
                 name = _name(self._cupti, self._demangle, activity)
-                self._log.work.append(Activity(activity.start, activity.end, name, activity.correlation_id))
+                self._log.work.append(TracedActivity(activity.start, activity.end, name, activity.correlation_id))
 
 
 def _name(cupti: Any, demangle: Callable[[str], str], activity: Any) -> str:
@@ -272,7 +276,7 @@ def trace_on(backend: Backend, problem: Problem, method: Method) -> Trace:
     check_memory(backend, problem)
     inputs = problem.inputs(np.random.default_rng(method.seed))
     steps, _ = set_up(backend, problem, inputs, method)
-    calls = Calls(steps)
+    calls = CallLoop(steps)
     calls(1)
     backend.synchronize()
     call_s = _one_call_s(backend, calls)
@@ -281,7 +285,7 @@ def trace_on(backend: Backend, problem: Problem, method: Method) -> Trace:
     return trace(backend, lambda: calls(1), traced_calls, lambda: calls(warm_calls))
 
 
-def _one_call_s(backend: Backend, calls: Calls) -> float:
+def _one_call_s(backend: Backend, calls: CallLoop) -> float:
     start = CLOCK()
     calls(1)
     backend.synchronize()

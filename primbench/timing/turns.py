@@ -22,7 +22,7 @@ from primbench.timing.sampling import CLOCK, MIN_TURNS, Clock, Pace
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from primbench.timing.calls import Calls
+    from primbench.timing.calls import CallLoop
     from primbench.timing.sampling import Stopped, StoppingRule
 
 GiveAway = Callable[[bool], bool]
@@ -99,7 +99,7 @@ class InTurn(Pace):
         return is_over
 
     @contextlib.contextmanager
-    def in_place(self, calls: Calls, device: str) -> Iterator[None]:
+    def in_place(self, calls: CallLoop, device: str) -> Iterator[None]:
         """This thread on the CPU that all processes call from, unless calls are shared out to other threads.
 
         Those would be woken on the same CPU, and have to wait for it. What others allow this thread meanwhile stays.
@@ -151,7 +151,7 @@ class InTurn(Pace):
         self._began_ns = self._last_ns = now
 
 
-def _are_shared_out(calls: Calls) -> bool:
+def _are_shared_out(calls: CallLoop) -> bool:
     """Whether other threads of this process work while it calls."""
     _fall_asleep()
     start_ns, others_ns = time.perf_counter_ns(), _cpu_of_others_ns()

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Reader = Callable[[dict[str, str]], Mapping[str, float | None]]
+UsageReader = Callable[[dict[str, str]], Mapping[str, float | None]]
 """Gives series by name; None for one that cannot be read, with the reason in the dictionary."""
 
 
 @contextmanager
-def readers(pid: int, device: str, missing: dict[str, str], root: Path = Path("/")) -> Iterator[list[Reader]]:
+def readers(pid: int, device: str, missing: dict[str, str], root: Path = Path("/")) -> Iterator[list[UsageReader]]:
     """For a process and "cpu" or "cuda:N", each with its own cost. missing: why there is none for a series."""
     found = [
         _reader("host_rss_bytes", lambda: rss_bytes(pid, root)),
@@ -55,7 +55,7 @@ def readers(pid: int, device: str, missing: dict[str, str], root: Path = Path("/
         yield [*found, shares] if shares else found
 
 
-def _reader(name: str, read: Callable[[], float]) -> Reader:
+def _reader(name: str, read: Callable[[], float]) -> UsageReader:
     return lambda missing: {name: attempt(missing, name, read)}
 
 
@@ -88,7 +88,7 @@ def _of_each(pid: int, root: Path, read: Callable[[Path], T]) -> list[T]:
     return found
 
 
-def held_back(gpu: Device) -> Reader:
+def held_back(gpu: Device) -> UsageReader:
     """Of the time since it was asked before, the share in which a policy held the clocks down; None the first time."""
     name = "held_back_fraction"
     before: tuple[float, dict[str, float]] | None = None

@@ -21,7 +21,7 @@ from primbench.measurement.over_time import MOST_SAMPLES, SERIES, OverTime, Seri
 from primbench.system.files import attempt
 from primbench.system.said import Lines
 from primbench.timing import peaks
-from primbench.timing.usage import Reader, readers
+from primbench.timing.usage import UsageReader, readers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -120,7 +120,7 @@ class Curves:
 class Source:
     """A reader with what it costs, which says when it may be asked again."""
 
-    def __init__(self, read: Reader) -> None:
+    def __init__(self, read: UsageReader) -> None:
         self._read = read
         self._due_s = 0.0
 

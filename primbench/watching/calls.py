@@ -43,7 +43,7 @@ LOOK_AGAIN_S = 5.0  # at the files that a process has mapped, where the driver w
 NO_DRIVER = "none of its processes has the CUDA driver loaded, libcuda.so"
 
 
-class Calls(msgspec.Struct, frozen=True, kw_only=True):
+class FunctionCalls(msgspec.Struct, frozen=True, kw_only=True):
     """Of one function by one thread. counted_s: of how much time. ran_s: of that it ran."""
 
     function: str
@@ -106,7 +106,7 @@ class Counters:
         if not self._is_refused:
             self.why_not = None if self._points else self._unseen or NO_DRIVER
 
-    def next(self) -> list[Calls]:
+    def next(self) -> list[FunctionCalls]:
         """Of the next function and thread; [] before it is due, where there is none, or where it may not be counted."""
         if not self._points or self._is_refused or time.monotonic() < self._due_s:
             return []
@@ -180,13 +180,13 @@ def _entry_points(root: Path, pid: int) -> dict[str, tuple[Path, int]]:
     return {name: (path, offset) for offset, name in by_offset.items()}
 
 
-def _count(point: _Point) -> Calls:
+def _count(point: _Point) -> FunctionCalls:
     check_counting()
     with counted(point.path, point.offset, point.thread) as count:
         begun_s, before = time.monotonic(), count()
         time.sleep(COUNTED_S)
         counted_s, after = time.monotonic() - begun_s, count()
-    return Calls(
+    return FunctionCalls(
         function=point.function,
         thread=point.thread,
         count=after.calls - before.calls,
@@ -195,9 +195,9 @@ def _count(point: _Point) -> Calls:
     )
 
 
-def summed(counts: Iterable[Calls]) -> list[Calls]:
+def summed(counts: Iterable[FunctionCalls]) -> list[FunctionCalls]:
     """Each function and thread once."""
-    found: dict[tuple[str, int], Calls] = {}
+    found: dict[tuple[str, int], FunctionCalls] = {}
     for each in counts:
         key = each.function, each.thread
         if (so_far := found.get(key)) is not None:
@@ -211,7 +211,7 @@ def summed(counts: Iterable[Calls]) -> list[Calls]:
     return list(found.values())
 
 
-def a_second(calls: Iterable[Calls], ran: Mapping[int, float]) -> dict[str, float]:
+def a_second(calls: Iterable[FunctionCalls], ran: Mapping[int, float]) -> dict[str, float]:
     """Function -> rate, of all threads in which it was counted: calls while they ran, by how much they run.
 
     ran: thread -> share of the time that it ran, of those that ran notably. Of these it is not known how often one

@@ -73,12 +73,12 @@ class _Known(NamedTuple):
     """
 
     facts: dict[str, Any]
-    shares: gpm.Shares | None
+    shares: gpm.ReadShares | None
     unknown: dict[str, str]
     missing: dict[str, str]
 
 
-class Reader:
+class GpuReader:
     """A look at the GPUs of processes, a call each. samples: of counters, which it holds.
 
     Each query takes locks of the driver, under which the job may have to wait for its own: what stays as it is it asks
@@ -150,7 +150,7 @@ def _usage(gpu: Device, missing: dict[str, str]) -> dict[str, Any]:
 
 
 def _counted(
-    gpu: Device, shares: gpm.Shares | None, unknown: Mapping[str, str], missing: dict[str, str]
+    gpu: Device, shares: gpm.ReadShares | None, unknown: Mapping[str, str], missing: dict[str, str]
 ) -> dict[str, Any]:
     """By GPM; what went over PCIe else by NVML, which looks at 20 ms of it."""
     reasons = dict(unknown)
@@ -236,5 +236,5 @@ def reader() -> Iterator[tuple[Callable[[Collection[int]], list[GpuUse] | None],
         yield lambda pids: None, missing["gpus"]
         return
     with ExitStack() as samples:
-        read = Reader(there, samples)
+        read = GpuReader(there, samples)
         yield lambda pids: attempt({}, "gpus", partial(read, pids)), None

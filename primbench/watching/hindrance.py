@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from primbench.doctor.finding import Activity
 from primbench.quantities import Amount
+from primbench.spec.setting import Activity
 
 
 class Hindrance(msgspec.Struct, frozen=True, kw_only=True):

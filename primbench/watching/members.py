@@ -23,7 +23,7 @@ class Others(NamedTuple):
     may_come: Callable[[], bool]
 
 
-class Members:
+class JobMembers:
     """started_by: each member, and who started it, where that was seen.
 
     Of others it is asked at the first two looks at each process, as who starts one in a container moves it into that a

@@ -23,7 +23,7 @@ _IN_USER, _IN_KERNEL, _STARTED = 11, 12, 19  # of /proc/PID/stat, indices after 
 Process = tuple[int, str]  # its number, and when it was started
 
 
-class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
+class NeighbourProcess(msgspec.Struct, frozen=True, kw_only=True):
     """A process that is none of the job's. name: its number and name. cpu_time_s: while the job was watched."""
 
     pid: Whole
@@ -43,7 +43,7 @@ def cpu_times(root: Path) -> dict[Process, float]:
 
 def neighbours(
     root: Path, before: Mapping[Process, float], members: Collection[int], duration_s: float
-) -> list[Neighbour]:
+) -> list[NeighbourProcess]:
     """Those that used most, of what is there at the end. before: ``cpu_times``, so long ago. members: of the job."""
     used = {each: time_s - before.get(each, 0.0) for each, time_s in cpu_times(root).items()}
     others = [
@@ -52,5 +52,6 @@ def neighbours(
         if pid not in members and pid != os.getpid() and time_s >= LEAST_SHARE * duration_s
     ]
     return [
-        Neighbour(pid=pid, name=named(root, pid), cpu_time_s=time_s) for time_s, pid in sorted(others)[: -MOST - 1 : -1]
+        NeighbourProcess(pid=pid, name=named(root, pid), cpu_time_s=time_s)
+        for time_s, pid in sorted(others)[: -MOST - 1 : -1]
     ]

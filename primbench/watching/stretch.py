@@ -9,10 +9,10 @@ import msgspec
 from msgspec.structs import replace
 
 from primbench.quantities import Lasting, Seconds, Whole
-from primbench.watching.calls import ENTRY_POINTS, Calls, a_second, summed
+from primbench.watching.calls import ENTRY_POINTS, FunctionCalls, a_second, summed
 from primbench.watching.gpus import GpuUse, together
 from primbench.watching.moment import is_forked
-from primbench.watching.neighbours import Neighbour
+from primbench.watching.neighbours import NeighbourProcess
 from primbench.watching.threads import LEAST_WANTED, ThreadUse, Unlisted, by_cpus, listed, placed, unlisted
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     tracer: str | None = None
     kernel_time_s: Seconds | None = None
     memory_grown_bytes: Whole | None = None
-    calls: list[Calls] | None = None
+    calls: list[FunctionCalls] | None = None
     migrations: Whole | None = None
     switches: Whole | None = None
     memory_bytes: Whole | None = None
@@ -74,7 +74,7 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     memory_waiting_s: Seconds | None = None
     io_waiting_s: Seconds | None = None
     gpus: list[GpuUse] | None = None
-    neighbours: list[Neighbour] = []
+    neighbours: list[NeighbourProcess] = []
     missing: dict[str, str] = {}
 
     @property
@@ -251,7 +251,7 @@ def joined(stretches: Sequence[Stretch]) -> Stretch:
     )
 
 
-def _calls_of(stretches: Sequence[Stretch]) -> list[Calls] | None:
+def _calls_of(stretches: Sequence[Stretch]) -> list[FunctionCalls] | None:
     """None where there was nothing to count in any."""
     known = [each.calls for each in stretches if each.calls is not None]
     return summed(call for calls in known for call in calls) if known else None

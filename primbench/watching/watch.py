@@ -14,12 +14,12 @@ from primbench.errors import InvalidRequest
 from primbench.quantities import Seconds, Whole
 from primbench.system.processes import folder_of, has_ended, started
 from primbench.watching import gpus
-from primbench.watching.calls import Calls, Counters, summed
+from primbench.watching.calls import Counters, FunctionCalls, summed
 from primbench.watching.job import look
 from primbench.watching.looks import GONE, Looks, are_at_rest, children_of, has_fuse, states_of
-from primbench.watching.members import Members
+from primbench.watching.members import JobMembers
 from primbench.watching.moment import Moment, read
-from primbench.watching.neighbours import Neighbour, cpu_times, neighbours
+from primbench.watching.neighbours import NeighbourProcess, cpu_times, neighbours
 from primbench.watching.stretch import Stretch, between
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Watch:
         self._started = started(root, pid)
         self._samples = 0
         self._others = others
-        self._members = Members(root, pids, others)
+        self._members = JobMembers(root, pids, others)
         self._closing = contextlib.ExitStack()
         self._read_gpus, no_gpus = self._closing.enter_context(gpus.reader())
         self._missing = {} if no_gpus is None else {"gpus": no_gpus}
@@ -84,7 +84,7 @@ class Watch:
             samples=self._samples,
         )
 
-    def neighbours(self) -> list[Neighbour]:
+    def neighbours(self) -> list[NeighbourProcess]:
         """Others that used CPUs most by now."""
         lasted_s = time.monotonic() - self._began_s
         return neighbours(self._root, self._cpu_times, self._members.started_by.keys(), lasted_s)
@@ -141,7 +141,7 @@ class Watch:
     def _look(self, before: Moment, until_s: float) -> dict[str, Any]:
         """What a Stretch has of the states of threads and of calls, until then or until the job ends."""
         files, started_by = self._stat_files(before), dict[int, int]()
-        looks, counted = Looks(self._root, self.job.pid, has_fuse=self._has_fuse), list[Calls]()
+        looks, counted = Looks(self._root, self.job.pid, has_fuse=self._has_fuse), list[FunctionCalls]()
         self._counters.find(before)
         while (self.job.pid in files or self._lives()) and (left_s := until_s - time.monotonic()) > 0:
             time.sleep(min(LOOK_EVERY_S, left_s))
@@ -174,7 +174,7 @@ class Watch:
             started_by[pid] = started_by.get(parent, parent)
         return {pid: self._stat_file(pid, str(pid)) for pid in come}
 
-    def _of_calls(self, counted: list[Calls]) -> dict[str, Any]:
+    def _of_calls(self, counted: list[FunctionCalls]) -> dict[str, Any]:
         if self._counters.why_not is None:
             return {"calls": summed(counted)}
         self._missing["calls"] = self._counters.why_not

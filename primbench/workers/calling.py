@@ -11,7 +11,7 @@ from primbench.errors import PrimbenchError
 from primbench.registry import build
 from primbench.spec.method import Method
 from primbench.system.said import in_short
-from primbench.timing.calls import Calls
+from primbench.timing.calls import CallLoop
 from primbench.timing.feasibility import check_memory
 from primbench.timing.inputs import first_calls, set_up
 from primbench.workers.protocol import Called, Outcome
@@ -58,7 +58,7 @@ def _calling(backend: Backend, neighbour: Neighbour, is_asked: Callable[[], bool
             together = max(1, min(2 * together, int(together * TOGETHER_S / max(now - started, 1e-6))))
 
 
-def _prepared(backend: Backend, neighbour: Neighbour) -> Calls:
+def _prepared(backend: Backend, neighbour: Neighbour) -> CallLoop:
     """Raises UnsupportedCase for what does not fit in memory."""
     import numpy as np
 
@@ -67,7 +67,7 @@ def _prepared(backend: Backend, neighbour: Neighbour) -> Calls:
     check_memory(backend, problem)
     steps, _ = set_up(backend, problem, problem.inputs(np.random.default_rng(method.seed)), method)
     first_calls(backend, steps)
-    return Calls(steps)
+    return CallLoop(steps)
 
 
 def one_line(error: Exception) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from primbench.spec.method import Method
     from primbench.spec.placement import Placement
 
-Place = tuple[str, str]
+PlannedPlace = tuple[str, str]
 """Backend and device."""
 Ask = Callable[[tuple[str, ...], str | None], Ready]
 
@@ -77,13 +77,13 @@ def plan(
 
 
 def _places_of_each(
-    primitives: Iterable[str], places_of: Callable[[str], list[Place]], *, elsewhere: bool
-) -> dict[str, list[Place]]:
+    primitives: Iterable[str], places_of: Callable[[str], list[PlannedPlace]], *, elsewhere: bool
+) -> dict[str, list[PlannedPlace]]:
     """Those without a backend here are given one that has no kernel for them.
 
     Raises NoneInstalled where all are, and elsewhere for the first one: what is missing here may be there.
     """
-    places, absent = dict[str, list[Place]](), dict[str, NoneInstalled]()
+    places, absent = dict[str, list[PlannedPlace]](), dict[str, NoneInstalled]()
     for primitive in primitives:
         try:
             places[primitive] = places_of(primitive)
@@ -108,7 +108,7 @@ def _methods(
     return lambda labels: of_whole if labels.get("set") == WHOLE else method
 
 
-def _seen(device: str | None, order: Sequence[Place]) -> str:
+def _seen(device: str | None, order: Sequence[PlannedPlace]) -> str:
     """The kind of device that processes see which cases start."""
     has_gpu = has_gpu_node() or any(place != "cpu" for _, place in order)
     return "cuda" if has_gpu and device != "cpu" else "cpu"
@@ -120,12 +120,14 @@ def _primitives(entries: Sequence[tuple[Problem, Mapping[str, str]]], device: st
     return list(dict.fromkeys(problem.primitive for problem in asked or [problem for problem, _ in entries]))
 
 
-def _in_order(places: Mapping[str, Iterable[Place]]) -> list[Place]:
+def _in_order(places: Mapping[str, Iterable[PlannedPlace]]) -> list[PlannedPlace]:
     """Each once. places: of each primitive."""
     return list(dict.fromkeys(itertools.chain.from_iterable(places.values())))
 
 
-def _case(problem: Problem, labels: Mapping[str, str], place: Place, method: Method, placement: Placement) -> Case:
+def _case(
+    problem: Problem, labels: Mapping[str, str], place: PlannedPlace, method: Method, placement: Placement
+) -> Case:
     backend, device = place
     return Case(
         primitive=problem.primitive,
@@ -138,7 +140,7 @@ def _case(problem: Problem, labels: Mapping[str, str], place: Place, method: Met
     )
 
 
-def _why_none(entries: Iterable[tuple[Problem, Mapping[str, str]]], order: Sequence[Place]) -> str:
+def _why_none(entries: Iterable[tuple[Problem, Mapping[str, str]]], order: Sequence[PlannedPlace]) -> str:
     asked = sorted({labels.get("device", "") for _, labels in entries})
     return f"every entry is for {', '.join(asked)}, this run is on {', '.join(place[1] for place in order)}"
 
@@ -147,7 +149,7 @@ def _is_for(labels: Mapping[str, str], device: str) -> bool:
     return labels.get("device") in (None, device.partition(":")[0])
 
 
-def choose(primitive: str, backends: Sequence[str], device: str | None, ask: Ask = ask_a_worker) -> list[Place]:
+def choose(primitive: str, backends: Sequence[str], device: str | None, ask: Ask = ask_a_worker) -> list[PlannedPlace]:
     """The backends and devices that a request means. What only a framework can tell, a worker is asked.
 
     Raises BackendUnavailable or InvalidRequest for a backend or device that is named and cannot be had.
@@ -156,7 +158,7 @@ def choose(primitive: str, backends: Sequence[str], device: str | None, ask: Ask
     return _places(primitive, backends, device, ask)
 
 
-def _places(primitive: str, backends: Sequence[str], device: str | None, ask: Ask) -> list[Place]:
+def _places(primitive: str, backends: Sequence[str], device: str | None, ask: Ask) -> list[PlannedPlace]:
     named = [name for name in backends if name != ALL]
     _check_device(device)
     if device == "cpu" or (device is None and not (problem_class(primitive).on_gpus and has_gpu_node())):
@@ -179,7 +181,7 @@ def _seen_or_not(device: str | None, error: BackendUnavailable) -> InvalidReques
     return BackendUnavailable(f"device={device}: no GPU is seen here (no /dev/nvidia*): {error}")
 
 
-def _places_by(afar: Arm | None) -> Callable[[str, Sequence[str], str | None], list[Place]]:
+def _places_by(afar: Arm | None) -> Callable[[str, Sequence[str], str | None], list[PlannedPlace]]:
     if afar is None:
         return partial(_places, ask=asking_once(ask_a_worker))
     return partial(_places_afar, ask=asking_once(partial(ask_a_worker, arm=afar), is_here=False))
@@ -205,7 +207,7 @@ def asking_once(ask: Ask, *, is_here: bool = True) -> Ask:
     return asked
 
 
-def _places_afar(primitive: str, backends: Sequence[str], device: str | None, ask: Ask) -> list[Place]:
+def _places_afar(primitive: str, backends: Sequence[str], device: str | None, ask: Ask) -> list[PlannedPlace]:
     """By what a worker on another machine says that it has."""
     _check_device(device)
     kind = problem_class(primitive)
@@ -246,14 +248,16 @@ def _none_installed(primitive: str, where: str = "") -> NoneInstalled:
     return NoneInstalled(f"{primitive} has no backend{where} here: {'; '.join(reasons)}")
 
 
-def _elsewhere(named: list[str], device: str | None) -> list[Place]:
+def _elsewhere(named: list[str], device: str | None) -> list[PlannedPlace]:
     """Backends that are not installed here: no worker here can tell of their devices."""
     if device == ALL:
         raise InvalidField(f"device=all: {named[0]} would tell which, and is not installed here: name one, as cuda:0")
     return [(name, device or "cuda:0") for name in named]
 
 
-def _asked(primitive: str, backends: Sequence[str], named: list[str], device: str | None, ask: Ask) -> list[Place]:
+def _asked(
+    primitive: str, backends: Sequence[str], named: list[str], device: str | None, ask: Ask
+) -> list[PlannedPlace]:
     """The (backend, device) pairs that a worker is asked for: this process touches no GPU."""
     ready = ask(tuple(named[:1] or backends_of(primitive)), "cuda:0" if device == ALL else device)
     devices = [ready.device]

@@ -11,7 +11,7 @@ from primbench.spec.naming import name_of
 if TYPE_CHECKING:
     from primbench.spec.case import Case
 
-Progress = Callable[[int, int, "Case | None"], None]
+OnProgress = Callable[[int, int, "Case | None"], None]
 """Is told how many cases are done, of how many, and which one begins; None once all are done."""
 WIDTH = 78
 
@@ -25,7 +25,7 @@ def one_line(done: int, of: int, case: Case | None) -> None:
         sys.stderr.flush()
 
 
-def told(cases: Sequence[Case], progress: Progress | None) -> Iterator[Case]:
+def told(cases: Sequence[Case], progress: OnProgress | None) -> Iterator[Case]:
     """The cases, of each of which ``progress`` is told before it begins."""
     for done, case in enumerate(cases):
         if progress is not None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from primbench.distributed.networks import Network
+from primbench.distributed.networks import NetworkKind
 from primbench.environment.fingerprint import Environment
 from primbench.environment.later import Later
 from primbench.measurement import Measurement, Trace
@@ -50,7 +50,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     sharing: int = 1
     peers: tuple[int, ...] = ()
     address: str = "127.0.0.1"
-    network: Network | None = None
+    network: NetworkKind | None = None
     hands_in_gpus: bool = False
     kernels: dict[str, str] = {}
     neighbour: Neighbour | None = None

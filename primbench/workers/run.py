@@ -19,7 +19,7 @@ from primbench.spec.defaults import ALL, DEFAULT_TIMEOUT_S
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.workers.plan import plan
-from primbench.workers.progress import Progress, one_line, told
+from primbench.workers.progress import OnProgress, one_line, told
 from primbench.workers.session import Session
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def run(
     output: str | os.PathLike[str] | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    progress: Progress | None = one_line,
+    progress: OnProgress | None = one_line,
 ) -> list[Record]:
     """Run problems in worker processes and return their records; a failed case is a record, not an exception.
 

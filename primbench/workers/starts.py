@@ -39,7 +39,7 @@ def start_of(case: Case, purpose: Purpose, arm: Arm | None, world: World | None)
     )
 
 
-def _network_of(arm: Arm | None) -> networks.Network | None:
+def _network_of(arm: Arm | None) -> networks.NetworkKind | None:
     """That ranks make, in an arm of this machine; containers have theirs from who starts them."""
     held = [value for _, value in (asked(arm, "ranks") if arm and arm.runtime == "host" else ())]
     return next((value for value in held if value != "host"), None)

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from primbench.environment.container import Runtime
+from primbench.environment.container import ContainerRuntime
 from primbench.errors import BackendUnavailable
 from primbench.runtimes.invocation import PATH
 from primbench.spec.arm import Arm, parse_arm
@@ -71,7 +71,7 @@ def arm(*settings: str) -> Arm:
     return parse_arm(f"enroot:{','.join(settings)},env.{MARK}={os.environ[MARK]},name=there")
 
 
-def runtime_of(worker: WorkerProcess) -> Runtime:
+def runtime_of(worker: WorkerProcess) -> ContainerRuntime:
     found = worker.ready.environment.confinement.runtime
     assert found is not None
     return found

@@ -25,9 +25,9 @@ from primbench.compare.verdicts import verdicts
 from primbench.environment import fingerprint
 from primbench.errors import InvalidRequest
 from primbench.fleet.against import against
-from primbench.fleet.folder import Members
+from primbench.fleet.folder import FleetMembers
 from primbench.fleet.held import Read
-from primbench.fleet.node import Value, Vocabulary
+from primbench.fleet.node import NodeValue, Vocabulary
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
 from primbench.results.file import Results
@@ -92,12 +92,12 @@ def fleet_at(dice: np.random.Generator, nodes: int, cases: int, longer: float = 
     """Each case by its median on each node, which scatters by 5 % from run to run. longer: so many times as long."""
     known = Vocabulary(cases={b"%d" % number: GEMM for number in range(cases)})
 
-    def value() -> Value:
+    def value() -> NodeValue:
         seconds = longer * float(np.exp(dice.normal(0, 0.05)))
-        return Value(seconds, seconds)
+        return NodeValue(seconds, seconds)
 
     judged = {key: {"batch_s": {f"n{node}": value() for node in range(nodes)}} for key in known.cases}
-    return Read(Members({}, [], 0, {}, {}), known, judged)
+    return Read(FleetMembers({}, [], 0, {}, {}), known, judged)
 
 
 def fleets_told(dice: np.random.Generator, fleets: int, nodes: int, longer: float = 1.0, cases: int = 60) -> Told:

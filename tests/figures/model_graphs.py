@@ -144,7 +144,7 @@ class Captured(NamedTuple):
     """owner: torch's graph, which has the memory. plain: the same, to be launched without what torch does before."""
 
     owner: Any
-    plain: driver.Graph
+    plain: driver.DriverGraph
 
 
 def _plain(problem: Model, calls: int) -> Plain:
@@ -204,7 +204,7 @@ def _captured(torch: Any, step: Any, calls: int) -> Captured:
     with torch.cuda.graph(graph):
         for _ in range(calls):
             step()
-    plain = driver.Graph(c_void_p(graph.raw_cuda_graph()), torch.cuda.current_stream().cuda_stream)
+    plain = driver.DriverGraph(c_void_p(graph.raw_cuda_graph()), torch.cuda.current_stream().cuda_stream)
     return Captured(graph, plain)
 
 

@@ -174,7 +174,7 @@ class Laps:
         self._watch = Watch([pid], lasting_s=1e6)
         self._moment = self._watch._moment()
         self.why_not: str | None = None
-        self._calls: list[calls.Calls] = []
+        self._calls: list[calls.FunctionCalls] = []
 
     def run(self, kind: Kind) -> Lap:
         before_s, begun_s = time.process_time(), time.perf_counter()

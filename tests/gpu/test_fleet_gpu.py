@@ -10,11 +10,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 
 from primbench.environment.devices import has_gpu_node
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 pytestmark = [
     pytest.mark.gpu,

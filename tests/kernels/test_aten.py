@@ -97,7 +97,7 @@ def test_what_a_call_changes_is_brought_back_before_it_is_infinite_or_denormal()
     import numpy as np
 
     from primbench.registry import setup_of
-    from primbench.timing.calls import Calls
+    from primbench.timing.calls import CallLoop
     from primbench.timing.case import opened
 
     for operator, arguments, most in (
@@ -111,9 +111,9 @@ def test_what_a_call_changes_is_brought_back_before_it_is_infinite_or_denormal()
         with opened(problem, "torch", "cpu") as backend:
             inputs = [backend.put(each) for each in problem.inputs(np.random.default_rng(0))]
             step = setup_of("aten", "torch")(backend, problem, *inputs)
-            calls = Calls([step])
+            calls = CallLoop([step])
             assert most == calls.most_calls, operator
             first = step().get()
             calls.prepare()
             assert np.array_equal(first, step().get()), operator
-            assert not Calls([step, step]).is_prepared
+            assert not CallLoop([step, step]).is_prepared

@@ -37,8 +37,8 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, int]]:
     """The problem and the workspace limit of every search; of two plans, the second is the fastest."""
     made: list[tuple[Any, int]] = []
     found: Any = [
-        cudnn_graph.Plan(None, "eng1", (), 3 * 2**20),  # type: ignore[arg-type]
-        cudnn_graph.Plan(None, "eng2 k1=5", ("tensor cores", "sums in any order"), 2**20),  # type: ignore[arg-type]
+        cudnn_graph.EnginePlan(None, "eng1", (), 3 * 2**20),  # type: ignore[arg-type]
+        cudnn_graph.EnginePlan(None, "eng2 k1=5", ("tensor cores", "sums in any order"), 2**20),  # type: ignore[arg-type]
     ]
 
     def plans(problem: Any, _: Any, limit_bytes: int) -> Any:
@@ -46,7 +46,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, int]]:
         return found
 
     def bound(plan: Any, handle: Any, addresses: dict[int, int], workspace: int) -> Any:
-        return cudnn_graph.Call(lambda: 5000 if plan is found[0] else 0, (), (addresses, workspace))  # type: ignore[arg-type]
+        return cudnn_graph.EngineCall(lambda: 5000 if plan is found[0] else 0, (), (addresses, workspace))  # type: ignore[arg-type]
 
     conv_cupy._CHOICES.clear()
     monkeypatch.setattr(cudnn_conv, "plans", plans)

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import pytest
 
 from primbench.kernels.embedding import Embedding
 from primbench.kernels.embedding import problem as embedding
 from primbench.problem import Reference
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_bytes_are_those_of_rows_and_indices() -> None:

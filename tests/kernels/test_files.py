@@ -19,15 +19,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from click.testing import Result
 
 from primbench import Method, measure
 from primbench.backends import open_backend
-from primbench.datasets.folder import PREFIX, Folder
+from primbench.datasets.folder import PREFIX, DataFolder
 from primbench.errors import InvalidRequest, PrimbenchError, UnsupportedCase, VerificationError
 from primbench.kernels.files import Files, _readers
 from primbench.measurement import Measurement, Samples
@@ -37,6 +36,9 @@ from primbench.system.page_cache import COLD, held_share
 from primbench.timing.verify import check_output
 
 from ..processes import children
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 QUICK = Method(min_time_s=0.001, max_time_s=0.005)
 DENYING = Path(__file__).parents[1] / "seccomp.py"
@@ -242,8 +244,8 @@ def test_what_was_left_behind_goes_and_what_is_in_use_stays(temporary: Path) -> 
     left.mkdir()
     (left / "0").touch()
     other.mkdir()
-    one = Folder(str(temporary))
-    two = Folder(str(temporary))
+    one = DataFolder(str(temporary))
+    two = DataFolder(str(temporary))
     assert sorted([one.path, two.path, str(other)]) == sorted(map(str, temporary.iterdir()))
     one.remove()
     two.remove()

@@ -8,11 +8,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from click.testing import Result
 
 from primbench import Method, measure, setup
 from primbench.cli.problem import entries_of
@@ -23,6 +22,9 @@ from primbench.kernels.launch._no_framework import step_without_framework
 from primbench.kernels.launch.problem import CALLS, MAX_PARAMETER_BYTES, OF_CPUS, Launch
 from primbench.measurement import Measurement, Samples, Trace
 from primbench.problem import description_of
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 QUICK = Method(min_time_s=0.002, max_time_s=0.01)
 

@@ -8,11 +8,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from click.testing import Result
 
 from primbench import Method, measure
 from primbench.backends import missing, open_backend
@@ -23,6 +22,9 @@ from primbench.measurement import Measurement
 from primbench.problem import description_of
 from primbench.system import seccomp
 from primbench.timing.sampling import CLOCK, Pace
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 pytestmark = pytest.mark.skipif(os.uname().machine not in seccomp.NUMBERS, reason="seals know x86_64 and aarch64 only")
 METHOD = Method(min_time_s=0.002, max_noise=0.5, max_time_s=1)

@@ -12,7 +12,7 @@ import pytest
 
 from primbench.cuda import driver, trial
 from primbench.cuda.cudnn import CudnnRefusal
-from primbench.cuda.cudnn_rnn import ALGORITHMS, Addresses, Gate
+from primbench.cuda.cudnn_rnn import ALGORITHMS, RnnAddresses, RnnGate
 from primbench.errors import UnsupportedCase
 from primbench.kernels.rnn import Rnn, _cudnn
 from primbench.kernels.rnn import cupy as rnn_cupy
@@ -54,12 +54,12 @@ class Recurrent:
                     yield chain, gate, start, start + 4 * hidden * columns
                     start += 4 * hidden * columns
 
-    def matrices(self, weights: int) -> Iterator[Gate]:
+    def matrices(self, weights: int) -> Iterator[RnnGate]:
         half = len(self.places) // 2
         for (chain, gate, start, _), (_, _, bias, _) in zip(self.places[:half], self.places[half:], strict=True):
-            yield Gate(chain, gate, weights + start, weights + bias)
+            yield RnnGate(chain, gate, weights + start, weights + bias)
 
-    def _network(self, a: Addresses) -> Network:
+    def _network(self, a: RnnAddresses) -> Network:
         p, gates = self.problem, self.gates
         state = (p.layers * p.ways, p.batch_size, p.hidden_size)
         found = {(m.chain, m.gate): m for m in self.matrices(a.weights)}
@@ -80,7 +80,7 @@ class Recurrent:
         problem: Any = p
         return Network(problem.cell, problem.direction, problem.ways, operands)
 
-    def forward(self, a: Addresses) -> Callable[[], None]:
+    def forward(self, a: RnnAddresses) -> Callable[[], None]:
         def run() -> None:
             y = self._network(a).forward()
             at(a.y, *y.shape)[:] = y
@@ -89,7 +89,7 @@ class Recurrent:
 
         return run
 
-    def bwd_data(self, a: Addresses) -> Callable[[], None]:
+    def bwd_data(self, a: RnnAddresses) -> Callable[[], None]:
         def run() -> None:
             assert a.reserve
             assert a.dx
@@ -102,7 +102,7 @@ class Recurrent:
 
         return run
 
-    def bwd_weights(self, a: Addresses) -> Callable[[], None]:
+    def bwd_weights(self, a: RnnAddresses) -> Callable[[], None]:
         def run() -> None:
             assert a.reserve
             assert a.dweights

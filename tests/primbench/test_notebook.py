@@ -6,16 +6,18 @@ import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import Result
 from msgspec.structs import replace
 
 import primbench
 from primbench.compare.pairs import compare
 from primbench.kernels.gemm import Gemm
 from primbench.results.file import encode
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "suites/reference/studies/h200-host-docker-podman-cupy.jsonl.xz"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 
 import primbench
 import primbench.suites as suites
 from primbench.backends import devices_of, missing, names
 from primbench.problem import Problem
 from primbench.registry import backends_of, primitives
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 pytestmark = pytest.mark.wheel
 

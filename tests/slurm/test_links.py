@@ -9,9 +9,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 NODES = 4
 SLOW = (1, 3)  # from one to the other

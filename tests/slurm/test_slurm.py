@@ -11,9 +11,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 
 from primbench.cli.processes import processes_of
 from primbench.results import file as results_file
@@ -21,6 +21,9 @@ from primbench.system.cgroups import cgroup_folders
 from primbench.watching.watch import Watch
 
 from ..groups import MOST, ahead, move
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 PRIMBENCH = [sys.executable, "-P", "-m", "primbench"]
 GEMM = ["gemm", "-n", "16", "-k", "16", "--backend", "numpy", "--device", "cpu"]

@@ -89,7 +89,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class NumaLook(msgspec.Struct, frozen=True, kw_only=True):
     """What one way of measuring says: the nearest node where intervals separate it from all others, else a reason."""
 
     by: str
@@ -108,7 +108,7 @@ class Nearness(msgspec.Struct, frozen=True, kw_only=True):
 
     subject: str
     said: dict[str, int | None]
-    looks: list[Look]
+    looks: list[NumaLook]
     node: int | None = None
     initiators: list[int] = []
     reason: str | None = None

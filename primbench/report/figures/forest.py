@@ -49,7 +49,7 @@ WIDE = 1.5  # from such a span on, ratios are drawn by their logarithms
 
 
 @dataclass(frozen=True)
-class Row:
+class ForestRow:
     """An estimate and what it says. name: of the case; "" in further rows of the same one."""
 
     name: str
@@ -80,19 +80,19 @@ def forest(arm: ArmComparison, baseline: str) -> Figure | None:
     return Figure(title, words, _picture(drawn, title, words), _numbers(rows, baseline, arm.name), is_folded=False)
 
 
-def _rows(arm: ArmComparison) -> Iterator[Row]:
+def _rows(arm: ArmComparison) -> Iterator[ForestRow]:
     for name, case in zip(names_of([case.case for case in arm.cases]), arm.cases, strict=True):
         for estimate, said in telling(case):
             first = estimate is case.deciding
             verdict = case.verdict if first and case.verdict else estimate.outcome
-            yield Row(name if first else "", estimate, verdict, said)
+            yield ForestRow(name if first else "", estimate, verdict, said)
 
 
 def _distance(found: Estimate) -> float:
     return max(found.ratio, 1 / found.ratio)
 
 
-def _picture(rows: Sequence[Row], title: str, words: str) -> Element:
+def _picture(rows: Sequence[ForestRow], title: str, words: str) -> Element:
     names = [wrapped(row.name) if row.name else [] for row in rows]
     height = sum(LINE * len(name) + LANE for name in names)
     svg = picture(height + 22, title, words)
@@ -115,7 +115,7 @@ def _ends(found: Estimate) -> Iterator[float]:
     yield from (found.ratio, 1 + found.margin, 1 / (1 + found.margin))
 
 
-def _draw(svg: Element, axis: Axis, row: Row, top: float) -> None:
+def _draw(svg: Element, axis: Axis, row: ForestRow, top: float) -> None:
     found, y = row.found, top + LANE / 2 - 3
     shape, look = LOOKS[row.verdict]
     line = "open" if look == "hollow" else look
@@ -129,8 +129,8 @@ def _draw(svg: Element, axis: Axis, row: Row, top: float) -> None:
     add_words(svg, 100, y + 4, ratio, "quiet wide", anchor="end")
 
 
-def _numbers(rows: Sequence[Row], baseline: str, arm: str) -> Numbers:
-    def column(title: str, value: Callable[[Row], object], format_: Callable[[Any], str] = str) -> Column:
+def _numbers(rows: Sequence[ForestRow], baseline: str, arm: str) -> Numbers:
+    def column(title: str, value: Callable[[ForestRow], object], format_: Callable[[Any], str] = str) -> Column:
         return Column(title, [value(row) for row in rows], format_)
 
     columns = [

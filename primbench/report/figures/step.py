@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from xml.etree.ElementTree import Element
 
-    from primbench.decompose.sums import Explained, Row
+    from primbench.decompose.sums import Explained, SumRow
 
 LOOKS = {LAUNCHES: "s1", PYTHON: "s3", UNEXPLAINED: "s4"}
 ROW, LINE = 36, 15  # pixels down
@@ -35,12 +35,12 @@ def step(title: str, found: Explained) -> Figure | None:
     return Figure(title, words, _picture(found.rows, title, words), _numbers(found), is_folded=False)
 
 
-def _ends(rows: Sequence[Row]) -> list[tuple[float, float]]:
+def _ends(rows: Sequence[SumRow]) -> list[tuple[float, float]]:
     ends = [0.0, *itertools.accumulate(row.seconds or 0.0 for row in rows)]
     return list(itertools.pairwise(ends))
 
 
-def _picture(rows: Sequence[Row], title: str, words: str) -> Element:
+def _picture(rows: Sequence[SumRow], title: str, words: str) -> Element:
     height = ROW * len(rows)
     svg = picture(height + 22, title, words)
     every = [end for ends in _ends(rows) for end in ends]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from primbench.runtimes.images.builder import Builder, Request
+    from primbench.runtimes.images.builder import Builder, ImageRequest
 
 ENDS_WITHIN_S = 10.0
 _RECIPES = ("Containerfile", "primbench.def", "install.sh")
@@ -50,7 +50,7 @@ def builders() -> dict[str, Builder]:
     return {name: runtime.builder for name, runtime in known().items() if runtime.builder is not None}
 
 
-def build(request: Request) -> Image:
+def build(request: ImageRequest) -> Image:
     """The runtime's own words go to stderr as they come.
 
     Raises BackendUnavailable where the runtime cannot be used, ImageError where it fails, InvalidRequest.

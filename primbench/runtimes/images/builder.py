@@ -20,7 +20,7 @@ DEFAULT_TAG = "primbench"
 _WORD = re.compile(r"[^\s-]\S*")
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class ImageRequest(msgspec.Struct, frozen=True, kw_only=True):
     """tag: the image's name, for Apptainer its file. base: an image, for Apptainer a folder or file, too."""
 
     runtime: str
@@ -42,13 +42,13 @@ class Builder(NamedTuple):
     this process's own.
     """
 
-    command: Callable[[Request], list[str]]
+    command: Callable[[ImageRequest], list[str]]
     name: Callable[[str], str]
     size_bytes: Callable[[str], int | str]
     tag: str = DEFAULT_TAG
     environment: Callable[[Mapping[str, str]], dict[str, str]] = dict
 
 
-def arguments(request: Request) -> list[str]:
+def arguments(request: ImageRequest) -> list[str]:
     """What the recipes in ``containers/`` are told."""
     return [f"--build-arg=BASE={request.base}", f"--build-arg=EXTRAS={','.join(request.extras)}"]

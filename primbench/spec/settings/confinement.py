@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from primbench.errors import InvalidRequest
-from primbench.spec.setting import ON_CPU, Ingredient, Setting, engines
+from primbench.spec.setting import ON_CPU, ContainerIngredient, Setting, engines
 from primbench.spec.settings.limits import SHM
 from primbench.spec.values import OneOf, names, write_names
 from primbench.system.capabilities import capabilities
@@ -15,7 +15,7 @@ from primbench.system.capabilities import capabilities
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from primbench.spec.setting import Container, Pairs, Seen
+    from primbench.spec.setting import Container, Pairs, SeenByWorker
 
 _CAPABILITY = re.compile(r"[A-Z][A-Z_]{1,40}|ALL")
 _NOT_HEEDED = "what started primbench may have it already, or {runtime} does not heed it: leave {key} out"
@@ -45,7 +45,7 @@ def _pod_filter(spec: dict[str, Any], container: dict[str, Any], seccomp: str) -
     container["securityContext"]["seccompProfile"] = {"type": of_cluster} if of_cluster else of_node
 
 
-def _other_filter(asked: str, found: str, seen: Seen) -> str | None:
+def _other_filter(asked: str, found: str, seen: SeenByWorker) -> str | None:
     """Beyond the filters of who starts it. A runtime's own default may be any, none included."""
     if asked == "default":
         return None
@@ -95,21 +95,21 @@ def _pod_capabilities(what: str) -> Callable[[dict[str, Any], dict[str, Any], tu
     return change
 
 
-def _absent(asked: tuple[str, ...], held: list[str], seen: Seen) -> str | None:
+def _absent(asked: tuple[str, ...], held: list[str], seen: SeenByWorker) -> str | None:
     """Which capabilities asked for are absent; of ALL, another set in each runtime, any one will do."""
     absent = [name for name in asked if name not in ("ALL", *seen.arm.cap_drop) and f"CAP_{name}" not in held]
     return f"no {' nor '.join(absent or asked)}" if absent or not held else None
 
 
-def _left(asked: tuple[str, ...], found: list[str], seen: Seen) -> str | None:
+def _left(asked: tuple[str, ...], found: list[str], seen: SeenByWorker) -> str | None:
     held, added = {name.removeprefix("CAP_") for name in found}, seen.arm.cap_add
     dropped = held if "ALL" in asked else held & set(asked)
     left = sorted(dropped - set(added)) if "ALL" not in added else []
     return f"{', '.join(left)} left" if left else None
 
 
-def _other_namespace(kind: str) -> Callable[[str, str, Seen], str | None]:
-    def unlike(asked: str, inside: str, seen: Seen) -> str | None:
+def _other_namespace(kind: str) -> Callable[[str, str, SeenByWorker], str | None]:
+    def unlike(asked: str, inside: str, seen: SeenByWorker) -> str | None:
         ours = (seen.here("namespaces") or {}).get(kind)
         if ours is None or (inside == ours) == (asked == "host"):
             return None
@@ -163,7 +163,7 @@ FILTER = Setting(
     ),
     unlike=_other_filter, mend=_NOT_HEEDED,
     moves=ON_CPU, without=lambda arm: {"seccomp": "unconfined"},
-    ingredient=Ingredient(2, "seccomp", "unconfined", lambda engine, room: engine),
+    ingredient=ContainerIngredient(2, "seccomp", "unconfined", lambda engine, room: engine),
     programs=names_a_file,
 )  # fmt: skip
 ROWS = (
@@ -177,7 +177,7 @@ ROWS = (
         unlike=_absent, mend=_ANOTHER_USER,
         moves=("copy", "everything on the CPU"),
         without=lambda arm: {"cap_add": tuple(dict.fromkeys((*arm.cap_add, "SYS_NICE")))},
-        ingredient=Ingredient(3, "fewer capabilities", ("ALL",), lambda engine, room: ()),
+        ingredient=ContainerIngredient(3, "fewer capabilities", ("ALL",), lambda engine, room: ()),
     ),
     Setting(
         "cap-drop", "cap_drop", tuple[str, ...], "Capabilities that the runtime would give; ALL is all of them.", "ALL",
@@ -202,7 +202,7 @@ ROWS = (
         | {"ranks": ("private", "overlay", "host"), "pod": ("private", "host")},
         shows=(("confinement", "namespaces", "net"),), unlike=_other_namespace("net"), mend=_NOT_ALLOWED,
         moves=("collective",), without=_network_of_host,
-        ingredient=Ingredient(5, "network", "host", lambda engine, room: "none"),
+        ingredient=ContainerIngredient(5, "network", "host", lambda engine, room: "none"),
     ),
     Setting(
         "ipc", "ipc", Literal["private", "host"] | None, "Namespace of System V IPC and /dev/shm: private or host.",
@@ -212,12 +212,12 @@ ROWS = (
         oci=_oci_ipc, pod=_pod_shares("hostIPC"),
         shows=(("confinement", "namespaces", "ipc"),), unlike=_other_namespace("ipc"), mend=_NOT_ALLOWED,
         moves=("collective",), without=lambda arm: {"ipc": "host", SHM.field: None},
-        ingredient=Ingredient(4, "ipc and small shm", "host", lambda engine, room: "private"),
+        ingredient=ContainerIngredient(4, "ipc and small shm", "host", lambda engine, room: "private"),
     ),
     Setting(
         "cgroup", "cgroup", Literal["private", "host"] | None,
         "Control groups: private, or host for those of who starts the worker.", "host", parse=OneOf("private", "host"),
-        oci=_oci_cgroup, ingredient=Ingredient(1, "control group", "host", lambda engine, room: "private"),
+        oci=_oci_cgroup, ingredient=ContainerIngredient(1, "control group", "host", lambda engine, room: "private"),
     ),
 )  # fmt: skip
 LAST = (
@@ -228,6 +228,8 @@ LAST = (
         fact=("confinement", "no_new_privileges"),
         unlike=lambda asked, found, seen: None if found == (asked == "yes") else "yes" if found else "no",
         mend=_NOT_HEEDED,
-        ingredient=Ingredient(7, "no new privileges", "no", asked="Add the no_new_privs flag as an ingredient, too."),
+        ingredient=ContainerIngredient(
+            7, "no new privileges", "no", asked="Add the no_new_privs flag as an ingredient, too."
+        ),
     ),
 )  # fmt: skip

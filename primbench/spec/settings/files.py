@@ -6,11 +6,11 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from primbench.errors import InvalidRequest
-from primbench.spec.setting import OF_FILES, ON_CPU, Ingredient, Setting, engines, takes_none
+from primbench.spec.setting import OF_FILES, ON_CPU, ContainerIngredient, Setting, engines, takes_none
 from primbench.spec.values import OneOf, path, paths, write_names
 
 if TYPE_CHECKING:
-    from primbench.spec.setting import Container, Pairs, Seen, Surroundings
+    from primbench.spec.setting import Container, Pairs, SeenByWorker, Surroundings
 
 
 def _overlay_root(container: Container, root: str) -> None:
@@ -40,7 +40,7 @@ def _put_first(found: Surroundings, library: str) -> None:
     found.values["LD_PRELOAD"] = found.shown(library)
 
 
-def _not_loaded(asked: str, found: dict[str, Any], seen: Seen) -> str | None:
+def _not_loaded(asked: str, found: dict[str, Any], seen: SeenByWorker) -> str | None:
     """By the file's name: the dynamic linker leaves out what it cannot load, and says so where nobody hears it.
 
     Mapped is what a link leads to.
@@ -56,7 +56,7 @@ ROWS = (
         oci=_overlay_root, rule="files",
         shows=(("confinement", "root_filesystem"), ("confinement", "filesystems")),
         moves=OF_FILES, without=lambda arm: {"root": "bind" if arm.root == "overlay" else arm.root},
-        ingredient=Ingredient(6, "overlay root", "bind", lambda engine, room: "overlay"),
+        ingredient=ContainerIngredient(6, "overlay root", "bind", lambda engine, room: "overlay"),
     ),
     Setting(
         "tmpfs", "tmpfs", tuple[str, ...], "Empty folders in memory.", "/data+/scratch",

@@ -11,8 +11,8 @@ from primbench.spec.setting import (
     OF_FILES,
     ON_CPU,
     WAITING,
-    Group,
-    Ingredient,
+    ContainerIngredient,
+    ControlGroup,
     Setting,
     engines,
     option,
@@ -24,7 +24,7 @@ from primbench.system.disks import disks
 from primbench.units import format_bytes, parse_size
 
 if TYPE_CHECKING:
-    from primbench.spec.setting import Container, Pairs, Seen
+    from primbench.spec.setting import Container, Pairs, SeenByWorker
     from primbench.system.disks import Disk
 
 PAGE_BYTES = 65_536  # of the largest pages that a kernel counts memory in
@@ -32,7 +32,7 @@ ROOT = Path("/")
 _BYTES, _COUNT = "more than 0 bytes, such as 1GiB", "at least 1, and Python needs some tens"
 
 
-def _other_size(asked_bytes: int, found_bytes: int | None, seen: Seen) -> str | None:
+def _other_size(asked_bytes: int, found_bytes: int | None, seen: SeenByWorker) -> str | None:
     """What size was found, where it differs from the one asked for by a page or more: the kernel rounds to pages."""
     if found_bytes is not None and abs(asked_bytes - found_bytes) < PAGE_BYTES:
         return None
@@ -59,7 +59,7 @@ def _pod_shm(spec: dict[str, Any], container: dict[str, Any], size_bytes: int) -
     spec["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(size_bytes)}}]
 
 
-def _other_count(asked: int, found: int | None, seen: Seen) -> str | None:
+def _other_count(asked: int, found: int | None, seen: SeenByWorker) -> str | None:
     return None if found == asked else "no limit" if found is None else f"a limit of {found}"
 
 
@@ -68,7 +68,7 @@ def _limit_files(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, max(most, hard)))
 
 
-def _other_files(asked: int, found: int | None, seen: Seen) -> str | None:
+def _other_files(asked: int, found: int | None, seen: SeenByWorker) -> str | None:
     return None if found == asked else f"a limit of {'any number' if found is None else found}"
 
 
@@ -95,7 +95,7 @@ def _read_by_path(rate: int) -> Pairs:
     return [("--device-read-bps", f"{disk.path}:{rate}") for disk in _disks()]
 
 
-def _other_rate(asked: int, found: list[str], seen: Seen) -> str | None:
+def _other_rate(asked: int, found: list[str], seen: SeenByWorker) -> str | None:
     return None if any(each.endswith(f"rbps={asked}") for each in found) else ", ".join(found) or "no limit"
 
 
@@ -106,7 +106,7 @@ SHM = Setting(
     shows=(("limits", "shm_bytes"),), unlike=_other_size,
     moves=("collective",),
     without=lambda arm: {"shm_bytes": None if arm.ipc == "host" else 2**30},  # ipc=host: it cannot be set
-    ingredient=Ingredient(4, "ipc and small shm", None, lambda engine, room: room),
+    ingredient=ContainerIngredient(4, "ipc and small shm", None, lambda engine, room: room),
 )  # fmt: skip
 ROWS = (
     Setting(
@@ -114,7 +114,7 @@ ROWS = (
         parse=parse_size, write=write_size, check=positive("memory", _BYTES),
         options=engines(option("--memory", "{}b".format)) | {"apptainer": option("--memory")},
         oci=lambda container, size_bytes: container.limit("memory", limit=size_bytes),
-        group=Group(
+        group=ControlGroup(
             "memory",
             lambda size_bytes, _: [("memory.limit_in_bytes", size_bytes)],
             lambda size_bytes, _: [("memory.max", size_bytes)],
@@ -130,7 +130,7 @@ ROWS = (
         parse=whole, check=positive("pids", _COUNT),
         options=dict.fromkeys(("docker", "podman", "apptainer"), option("--pids-limit")),
         oci=lambda container, most: container.limit("pids", limit=most),
-        group=Group(
+        group=ControlGroup(
             "pids",
             lambda most, _: [("pids.max", most)],
             lambda most, _: [("pids.max", most)],
@@ -150,7 +150,7 @@ ROWS = (
         "read-rate", "read_bytes_per_s", int | None, "Bytes a second at most that are read from each disk.", "50MiB",
         parse=parse_size, write=write_size, check=positive("read-rate", _BYTES),
         options=engines(_read_by_path), oci=_oci_rates,
-        group=Group(
+        group=ControlGroup(
             "blkio",
             lambda rate, root: [("blkio.throttle.read_bps_device", f"{disk.number} {rate}") for disk in _disks(root)],
             lambda rate, root: [("io.max", f"{disk.number} rbps={rate}") for disk in _disks(root)],

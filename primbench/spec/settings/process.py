@@ -26,7 +26,7 @@ from primbench.system.prctl import MDWE_REFUSE_EXEC_GAIN, SET_MDWE, SET_THP_DISA
 from primbench.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
-    from primbench.spec.setting import Container, Fact, Pairs, Part, Seen
+    from primbench.spec.setting import Activity, Container, FactPath, Pairs, SeenByWorker
 
 _POLICIES = {
     "other": os.SCHED_OTHER, "batch": os.SCHED_BATCH, "idle": os.SCHED_IDLE, "fifo": os.SCHED_FIFO, "rr": os.SCHED_RR,
@@ -73,15 +73,15 @@ def _write_slack(slack_ns: int) -> str:
     return f"{slack_ns // _UNITS_NS[unit]}{unit}"
 
 
-def _is_met(asked: Any, found: Any, seen: Seen) -> str | None:
+def _is_met(asked: Any, found: Any, seen: SeenByWorker) -> str | None:
     return None if found == asked else str(found)
 
 
-def _other_pages(asked: str, found: str, seen: Seen) -> str | None:
+def _other_pages(asked: str, found: str, seen: SeenByWorker) -> str | None:
     return "that pages may become executable" if found == "allowed" else None
 
 
-def _other_huge_pages(asked: str, found: bool, seen: Seen) -> str | None:  # noqa: FBT001 - a fact
+def _other_huge_pages(asked: str, found: bool, seen: SeenByWorker) -> str | None:  # noqa: FBT001 - a fact
     return None if found == (asked == "no") else "none" if found else "them"
 
 
@@ -92,7 +92,7 @@ def _in_force(kind: int, soft: int) -> tuple[int, int]:
 
 
 def _rlimit(
-    key: str, what: str, example: str, fact: Fact, *, size: bool = False, moves: tuple[Part, ...] = (),
+    key: str, what: str, example: str, fact: FactPath, *, size: bool = False, moves: tuple[Activity, ...] = (),
     has_option: bool = True,
 ) -> Setting:  # fmt: skip
     """A soft limit of setrlimit(2), by the name that it has there. size: in bytes. has_option: of engines."""
@@ -107,7 +107,7 @@ def _rlimit(
         soft, hard = (_ALL_BITS if each == NO_LIMIT else each for each in _in_force(kind, soft))
         container.config["process"]["rlimits"].append({"type": f"RLIMIT_{key.upper()}", "soft": soft, "hard": hard})
 
-    def unlike(asked: int, found: float | None, seen: Seen) -> str | None:
+    def unlike(asked: int, found: float | None, seen: SeenByWorker) -> str | None:
         if (NO_LIMIT if found is None else found) == asked:
             return None
         return "no limit" if found is None else f"a limit of {write_size(int(found)) if size else f'{found:g}'}"

@@ -12,8 +12,8 @@ from primbench.errors import InvalidRequest
 from primbench.spec.setting import (
     OF_FILES,
     ON_CPU,
-    Group,
-    Ingredient,
+    ContainerIngredient,
+    ControlGroup,
     Setting,
     option,
     takes_none,
@@ -23,7 +23,7 @@ from primbench.system.cgroups import USUAL_SHARES, USUAL_WEIGHT
 from primbench.system.files import format_cpu_list
 
 if TYPE_CHECKING:
-    from primbench.spec.setting import Container, Seen
+    from primbench.spec.setting import Container, SeenByWorker
 
 PERIOD_US = 100_000
 MOST_WEIGHT = 10_000  # of a control group v2
@@ -42,7 +42,7 @@ def _is_time(cpus: float, arm: Any) -> str | None:
     return f"cpus={cpus:g}: CPUs' worth of time, more than 0, such as 1.5"
 
 
-def _other_quota(asked: float, found: float | None, seen: Seen) -> str | None:
+def _other_quota(asked: float, found: float | None, seen: SeenByWorker) -> str | None:
     """What CPU quota holds for the worker, be it of a group above, where it is not the one asked for."""
     if found is None:
         return "no quota"
@@ -59,7 +59,7 @@ def some_numbers(key: str) -> Any:
     return check
 
 
-def other_cpus(asked: tuple[int, ...], found: Any, seen: Seen) -> str | None:
+def other_cpus(asked: tuple[int, ...], found: Any, seen: SeenByWorker) -> str | None:
     """What CPUs the worker found, where not those asked for: as they were before a library bound any thread."""
     placed = seen.arm.placement
     binds = any(each is not None for each in (placed.cpus, placed.cpu_node, placed.cpu_kind, placed.numa_node))
@@ -67,7 +67,7 @@ def other_cpus(asked: tuple[int, ...], found: Any, seen: Seen) -> str | None:
     return None if is_met else f"CPUs {format_cpu_list(seen.cpus)}"
 
 
-def _other_nodes(asked: tuple[int, ...], found: list[int], seen: Seen) -> str | None:
+def _other_nodes(asked: tuple[int, ...], found: list[int], seen: SeenByWorker) -> str | None:
     return None if set(found) == set(asked) else f"memory nodes {format_cpu_list(found)}"
 
 
@@ -80,7 +80,7 @@ def _is_weight(weight: int, arm: Any) -> str | None:
     return None if 1 <= weight <= MOST_WEIGHT else f"cpu-weight={weight}: from 1 to {MOST_WEIGHT}, usually 100"
 
 
-def _other_weight(asked: int, found: int | None, seen: Seen) -> str | None:
+def _other_weight(asked: int, found: int | None, seen: SeenByWorker) -> str | None:
     """Engines make a weight of shares in ways that differ by version, and one of 100 or more is not recorded."""
     return None if asked >= USUAL_WEIGHT or found is not None else "the usual weight"
 
@@ -112,7 +112,7 @@ ROWS = (
         parse=amount, write=write_amount, check=_is_time,
         options=dict.fromkeys(("docker", "podman", "apptainer"), option("--cpus", write_amount)),
         oci=_set_quota,
-        group=Group(
+        group=ControlGroup(
             "cpu",
             lambda cpus, _: [("cpu.cfs_period_us", PERIOD_US), ("cpu.cfs_quota_us", _quota_us(cpus))],
             lambda cpus, _: [("cpu.max", f"{_quota_us(cpus)} {PERIOD_US}")],
@@ -121,28 +121,28 @@ ROWS = (
         pod=_pod_cpus,
         shows=(("limits", "cpu_quota"), ("limits", "cpu_period_s")), unlike=_other_quota, unlimited=True,
         moves=ON_CPU, without=takes_none("cpus"),
-        ingredient=Ingredient(8, "CPU quota", asked="Add a quota of so many CPUs' time, too."),
+        ingredient=ContainerIngredient(8, "CPU quota", asked="Add a quota of so many CPUs' time, too."),
     ),
     Setting(
         "cpuset", "cpuset", tuple[int, ...] | None, "CPUs that it may run on, by the control group.", "0-3+8",
         parse=numbers, write=write_numbers, check=some_numbers("cpuset"),
         options=dict.fromkeys(("docker", "podman", "apptainer"), option("--cpuset-cpus", format_cpu_list)),
         oci=lambda container, cpus: container.limit("cpu", cpus=format_cpu_list(cpus)),
-        group=Group(
+        group=ControlGroup(
             "cpuset",
             lambda cpus, _: [("cpuset.cpus", format_cpu_list(cpus))],
             lambda cpus, _: [("cpuset.cpus", format_cpu_list(cpus))],
             lambda cpus, _: [("AllowedCPUs", format_cpu_list(cpus))],
         ),
         shows=(("limits", "cpus_allowed"),), unlike=other_cpus,
-        moves=ON_CPU, without=takes_none("cpuset"), ingredient=Ingredient(9, "CPUs of another node"),
+        moves=ON_CPU, without=takes_none("cpuset"), ingredient=ContainerIngredient(9, "CPUs of another node"),
     ),
     Setting(
         "mems", "mems", tuple[int, ...] | None, "Memory nodes that it may take memory of.", "0",
         parse=numbers, write=write_numbers, check=some_numbers("mems"),
         options=dict.fromkeys(("docker", "podman", "apptainer"), option("--cpuset-mems", format_cpu_list)),
         oci=lambda container, nodes: container.limit("cpu", mems=format_cpu_list(nodes)),
-        group=Group(
+        group=ControlGroup(
             "cpuset",
             lambda nodes, _: [("cpuset.mems", format_cpu_list(nodes))],
             lambda nodes, _: [("cpuset.mems", format_cpu_list(nodes))],
@@ -158,7 +158,7 @@ ROWS = (
         parse=whole, check=_is_weight,
         options=dict.fromkeys(("docker", "podman", "apptainer"), option("--cpu-shares", _shares)),
         oci=lambda container, weight: container.limit("cpu", shares=_shares(weight)),
-        group=Group(
+        group=ControlGroup(
             "cpu",
             lambda weight, _: [("cpu.shares", _shares(weight))],
             lambda weight, _: [("cpu.weight", weight)],

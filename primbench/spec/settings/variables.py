@@ -13,7 +13,7 @@ from primbench.spec.variables import LISTS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from primbench.spec.setting import Seen, Surroundings
+    from primbench.spec.setting import SeenByWorker, Surroundings
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -27,7 +27,7 @@ def _are_variables(found: dict[str, str], arm: Any) -> str | None:
     return f"env.{wrong[0]}: a variable's name, such as env.OMP_NUM_THREADS" if wrong else None
 
 
-def _other_variable(asked: dict[str, str], held: dict[str, str], seen: Seen) -> str | None:
+def _other_variable(asked: dict[str, str], held: dict[str, str], seen: SeenByWorker) -> str | None:
     """The first variable that differs from what was asked, of those recorded; placement sets some itself."""
     set_by_placement = THREAD_VARIABLES if seen.arm.placement.threads is not None else ()
     for name, value in asked.items():
@@ -62,7 +62,7 @@ def _unset(found: Surroundings, unset: tuple[str, ...]) -> None:
         found.values.pop(name, None)
 
 
-def _still_set(asked: tuple[str, ...], held: dict[str, str], seen: Seen) -> str | None:
+def _still_set(asked: tuple[str, ...], held: dict[str, str], seen: SeenByWorker) -> str | None:
     return next((f"{name}={held[name]}" for name in asked if name in held), None)
 
 
@@ -88,7 +88,7 @@ def _of_entries(
             held = change(_entries(name, found.values.pop(name, "")), _entries(name, entries))
             found.values |= {name: LISTS[name].join(held)} if held else {}
 
-    def unlike(asked: dict[str, str], held: dict[str, str], seen: Seen) -> str | None:
+    def unlike(asked: dict[str, str], held: dict[str, str], seen: SeenByWorker) -> str | None:
         for name, entries in asked.items():
             as_recorded, value = seen.recorded(name, entries), held.get(name, "")
             if as_recorded is not None and not is_met(_entries(name, value), _entries(name, as_recorded)):

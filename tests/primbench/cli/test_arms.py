@@ -6,11 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 
 from primbench.runtimes.table import known
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 
 @pytest.fixture(autouse=True)

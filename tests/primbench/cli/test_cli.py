@@ -11,14 +11,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import pytest
-from click.testing import Result
 
 from primbench import __version__
 from primbench.cli import COMMANDS, main
 from primbench.registry import primitives
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 PROGRAM = f"{sys.executable} -P -m primbench"
 NAMES = [*primitives(), "bandwidth", *COMMANDS]

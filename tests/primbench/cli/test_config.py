@@ -9,13 +9,16 @@ import pwd
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 
 from primbench.cli import config, numa
 from primbench.cli.completion import SHELLS
 from primbench.errors import FileError
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 OWN = """
 [defaults]

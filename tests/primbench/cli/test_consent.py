@@ -9,10 +9,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import Result
 from msgspec.structs import replace
 
 from primbench.measurement import Measurement, Samples
@@ -20,6 +19,9 @@ from primbench.registry import build
 from primbench.results.file import Results, encode
 from primbench.results.record import Line
 from primbench.spec.case import Case
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 Refusal = Callable[..., str]
 TIMES = Measurement(batch_s=Samples(samples_s=[1e-3] * 7, calls_per_sample=9, taken_by="host clock", stopped="noise"))

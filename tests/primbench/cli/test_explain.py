@@ -7,11 +7,14 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 
 from primbench.results.file import read
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 OWN = """
 title = "{title}"

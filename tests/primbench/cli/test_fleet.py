@@ -12,12 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 
 from primbench.results import file as results_file
 from primbench.system.cgroups import cgroup_folders
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 TINY = ("gemm", "-m", 16, "-n", 16, "-k", 16, "--backend", "numpy", "--device", "cpu")
 BRIEF = ("--min-time", "5ms", "--max-time", "20ms")

@@ -10,13 +10,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from click.testing import Result
 
 from primbench.results.record import Line
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\x9b1m|<b>\n# fake row"
 CASE = ("primitive", "backend", "device", "parameters")  # with other ones there is nothing to show

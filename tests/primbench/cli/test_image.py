@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import pytest
-from click.testing import Result
 
 from primbench.cli.image import build
 from primbench.runtimes.images.build import builders
+
+if TYPE_CHECKING:
+    import pytest
+    from click.testing import Result
 
 
 def test_help_names_the_runtimes_and_what_is_usual(invoke: Callable[..., Result]) -> None:

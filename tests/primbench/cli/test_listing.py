@@ -6,13 +6,16 @@ import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 
 import primbench.suites as suites
 from primbench import backends
 from primbench.registry import backends_of, networks, primitives
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 SECTIONS = {
     "primitives": list(primitives()),

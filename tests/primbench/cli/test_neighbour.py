@@ -8,10 +8,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from click.testing import Result
 from msgspec.structs import replace
 
 from primbench.cli.neighbour import neighbour_in_words
@@ -21,6 +21,9 @@ from primbench.spec.arm import parse_arm
 from primbench.spec.study import with_neighbour
 
 from ...processes import words_of
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 CPU = min(os.sched_getaffinity(0))
 ARM = f"host:bind-cpus={CPU},threads=1,name=host"

@@ -7,12 +7,14 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 TINY = ("gemm", "-m", "8", "-n", "8", "-k", "8", "--backend", "numpy", "--dry-run")
 

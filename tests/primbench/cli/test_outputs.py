@@ -8,11 +8,14 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 
 from primbench.results import file as results_file
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 DRY = ("gemm", "-m", "8", "-n", "8", "-k", "8", "--backend", "numpy", "--dry-run")
 EXPORTS = ("--csv", "--markdown", "--json")

@@ -10,14 +10,17 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 from msgspec.structs import replace
 
 from primbench.cli.places import labels
 from primbench.results.file import encode, read
 from primbench.results.record import Line, Record
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 
 @pytest.mark.parametrize(

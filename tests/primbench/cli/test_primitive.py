@@ -8,15 +8,17 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import Result
 
 import primbench.suites as suites
 from primbench.problem import fields_of
 from primbench.registry import primitives
 from primbench.units import format_bytes
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 DRY = ("--backend", "numpy", "--dry-run")
 

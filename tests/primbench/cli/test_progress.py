@@ -4,8 +4,8 @@ import contextlib
 import os
 import re
 import sys
+from typing import TYPE_CHECKING
 
-import pytest
 from msgspec.structs import replace
 
 from primbench.cli.estimate import say_how_long, say_how_long_it_would_take
@@ -14,6 +14,9 @@ from primbench.measurement import Measurement, Samples
 from primbench.report import fitting
 from primbench.results.record import Record
 from primbench.spec.case import Case
+
+if TYPE_CHECKING:
+    import pytest
 
 CASE = Case(
     primitive="gemm", parameters={"m": 2, "n": 3, "k": 4}, backend="numpy", device="cpu", arm="podman", process=1

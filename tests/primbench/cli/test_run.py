@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -16,6 +16,9 @@ import primbench.suites as suites
 from primbench.registry import primitives
 from primbench.results import file as results_file
 from primbench.results import record
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 DRY = ("--backend", "numpy", "--dry-run")
 OWN = """

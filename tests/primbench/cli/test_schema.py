@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
-from click.testing import Result
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 
 def test_schema_is_valid_and_describes_every_line_of_a_results_file(

@@ -9,9 +9,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 
 def test_table_is_the_one_that_the_run_printed(invoke: Callable[..., Result], measured: tuple[Path, Result]) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import fromstring
 
 import msgspec
 import pytest
-from click.testing import Result
 
 from primbench.numa import scan
 from primbench.numa.topology import Topology
 from primbench.report.topology import summary
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 
 @pytest.fixture

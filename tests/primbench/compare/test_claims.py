@@ -9,13 +9,13 @@ import pytest
 
 from primbench.compare.claims import answer, interval_of, ratio_of
 from primbench.compare.ratio import Estimate
-from primbench.spec.published import Claim, Value
+from primbench.spec.published import Claim, ClaimedValue
 
 NO = "not reproduced with equal stacks"
 EQUAL = Claim(says="equal", ratio=1.0)
 SLOWER = Claim(says="slower", slower=True)
-NATIVE = Value(place="native", mean=82.94, std=0.98, runs=100)
-SINGULARITY = Value(place="Singularity", mean=110.34, std=0.85, runs=100)
+NATIVE = ClaimedValue(place="native", mean=82.94, std=0.98, runs=100)
+SINGULARITY = ClaimedValue(place="Singularity", mean=110.34, std=0.85, runs=100)
 TRAINED = Claim(says="SNN training", first=NATIVE, second=SINGULARITY)
 
 
@@ -77,6 +77,6 @@ def test_the_published_interval_is_that_of_a_ratio_of_two_means() -> None:
     ratios = sorted(above / below for above, below in zip(*draws, strict=True))
     assert pytest.approx((ratios[500], ratios[-501]), rel=5e-4) == interval_of(TRAINED)
     assert pytest.approx(110.34 / 82.94) == ratio_of(TRAINED)
-    single = Value(place="native", mean=5.2, runs=1)
+    single = ClaimedValue(place="native", mean=5.2, runs=1)
     assert interval_of(Claim(says="once", first=single, second=SINGULARITY)) is None
     assert interval_of(EQUAL) is None

@@ -22,7 +22,7 @@ from primbench.compare.pairs import compare, compare_runs
 from primbench.compare.ratio import Estimate
 from primbench.compare.settled import unsettled
 from primbench.environment import fingerprint
-from primbench.environment.container import Runtime
+from primbench.environment.container import ContainerRuntime
 from primbench.environment.libraries import Library
 from primbench.errors import InvalidRequest
 from primbench.measurement import Measurement, Samples
@@ -804,7 +804,7 @@ def test_arms_without_a_study_need_a_baseline(made_study: MadeStudy) -> None:
 
 
 def place(name: str = "host", **changes: Any) -> fingerprint.Environment:
-    runtime = Runtime(name=name, in_container=name != "host", evidence=[])
+    runtime = ContainerRuntime(name=name, in_container=name != "host", evidence=[])
     confinement = replace(HERE.confinement, runtime=runtime, **changes.pop("confinement", {}))
     software = replace(HERE.software, **{"libraries": {"libcublas": [library("ab")]}} | changes.pop("software", {}))
     return replace(HERE, confinement=confinement, software=software, **changes)

@@ -15,13 +15,13 @@ from primbench.registry import build
 from primbench.report.comparison import text
 from primbench.results.file import Results
 from primbench.spec.case import Case
-from primbench.spec.published import Claim, Published, Value
+from primbench.spec.published import Claim, ClaimedValue, Published
 
 SHOWN = Claim(
     id="shown",
     says="training",
-    first=Value(place="native", mean=83.0, runs=1),
-    second=Value(place="Singularity", mean=110.39, std=0.85, runs=100),
+    first=ClaimedValue(place="native", mean=83.0, runs=1),
+    second=ClaimedValue(place="Singularity", mean=110.39, std=0.85, runs=100),
     caution="other libraries",
 )
 OTHER = Claim(says="the image has 4.91 GB")

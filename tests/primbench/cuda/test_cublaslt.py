@@ -144,7 +144,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
     cublaslt._handle.cache_clear()
 
 
-def _plan(product: Product, *arrays: Any, **options: Any) -> cublaslt.Plan:
+def _plan(product: Product, *arrays: Any, **options: Any) -> cublaslt.ProductPlan:
     a, b, d, c = (array.ctypes.data for array in arrays)
     return cublaslt.plan(product, Addresses(a, b, d, c, 0x77000), 0x99, "cuda:0", **options)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from primbench.cuda import cudnn, cudnn_conv, cudnn_graph, driver, trial
-from primbench.cuda.cudnn_graph import Plan
+from primbench.cuda.cudnn_graph import EnginePlan
 from primbench.errors import PrimbenchError, UnsupportedCase
 from primbench.kernels.conv import Conv
 
@@ -152,8 +152,10 @@ def test_untried_the_first_that_runs_is_taken(monkeypatch: pytest.MonkeyPatch) -
 
 
 def timed(
-    monkeypatch: pytest.MonkeyPatch, times_s: dict[str, float | None], choose: Callable[..., Plan] = cudnn_conv.fastest
-) -> Plan:
+    monkeypatch: pytest.MonkeyPatch,
+    times_s: dict[str, float | None],
+    choose: Callable[..., EnginePlan] = cudnn_conv.fastest,
+) -> EnginePlan:
     """What is chosen of plans that take that long; None: one that fails."""
 
     def device_s(name: Any, _: int) -> float:
@@ -163,7 +165,7 @@ def timed(
         return time_s
 
     monkeypatch.setattr(cudnn_conv, "device_s", device_s)
-    found: Any = [Plan(None, name, (), 0) for name in times_s]  # type: ignore[arg-type]
+    found: Any = [EnginePlan(None, name, (), 0) for name in times_s]  # type: ignore[arg-type]
     bind: Any = lambda plan: plan.name  # noqa: E731 - stands for a call
     return choose(found, bind, 0)
 
@@ -182,7 +184,7 @@ def test_a_broken_gpu_is_no_reason_to_try_the_next_plan(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(cudnn_conv, "device_s", device_s)
     with pytest.raises(driver.CudaError):
-        cudnn_conv.fastest([Plan(None, "a", (), 0)] * 2, lambda _: cudnn_graph.Call(int, (), ()), 0)  # type: ignore[arg-type]
+        cudnn_conv.fastest([EnginePlan(None, "a", (), 0)] * 2, lambda _: cudnn_graph.EngineCall(int, (), ()), 0)  # type: ignore[arg-type]
 
 
 def test_plans_that_all_fail_are_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,11 +230,11 @@ class Stream:
 
         return Event()
 
-    def take_over(self, monkeypatch: pytest.MonkeyPatch) -> cudnn_graph.Call:
+    def take_over(self, monkeypatch: pytest.MonkeyPatch) -> cudnn_graph.EngineCall:
         monkeypatch.setattr(driver, "Event", self.event)
         monkeypatch.setattr(driver, "capture", self.capture)
         monkeypatch.setattr(driver, "synchronize", lambda _: None)
-        return cudnn_graph.Call(self.execute, (), ())
+        return cudnn_graph.EngineCall(self.execute, (), ())
 
 
 def test_a_short_call_is_timed_without_its_launch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from primbench.cuda import cudnn, cudnn_graph
-from primbench.cuda.cudnn_graph import INT64, Descriptor, Plan
+from primbench.cuda.cudnn_graph import INT64, Descriptor, EnginePlan
 from primbench.errors import UnsupportedCase
 
 NOT_SUPPORTED_SHAPE = 3002
@@ -119,7 +119,7 @@ MODE_A, MODE_FALLBACK = 3, 2
 TENSOR_CORES, ANY_ORDER, NAN_KEPT = 0, 4, 9
 
 
-def plans(refused: tuple[str, ...] = (), limit_bytes: int = 1000, most: int = 10) -> list[Plan]:
+def plans(refused: tuple[str, ...] = (), limit_bytes: int = 1000, most: int = 10) -> list[EnginePlan]:
     operation = cudnn_graph.tensor(1, "float32", (1, 1, 1, 1), (1, 1, 1, 1))
     return cudnn_graph.plans(operation, HANDLE, refused, limit_bytes, most)
 

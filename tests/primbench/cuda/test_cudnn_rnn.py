@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from primbench.cuda import cudnn
-from primbench.cuda.cudnn_rnn import Addresses, Recurrent
+from primbench.cuda.cudnn_rnn import Recurrent, RnnAddresses
 
 WEIGHTS, BIASES = 0x1000, 0x9000
 SEQUENCE = (c_void_p, c_void_p)  # a descriptor and an address
@@ -120,7 +120,7 @@ def recurrent(network: Network, algorithm: str = "standard", *, training: bool =
     return Recurrent(network, algorithm, stream_handle=7, device="cuda:0", training=training)
 
 
-ALL = Addresses(x=1, h0=2, weights=3, workspace=4, y=5, c0=6, dy=7, dx=8, dweights=9, reserve=10)
+ALL = RnnAddresses(x=1, h0=2, weights=3, workspace=4, y=5, c0=6, dy=7, dx=8, dweights=9, reserve=10)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_inference_and_training_pass_everything_forward(library: Library) -> Non
 
 
 def test_a_network_without_cells_passes_none(library: Library) -> None:
-    recurrent(Network("gru"), training=False).forward(Addresses(x=1, h0=2, weights=3, workspace=4, y=5))()
+    recurrent(Network("gru"), training=False).forward(RnnAddresses(x=1, h0=2, weights=3, workspace=4, y=5))()
     arguments = library.last("cudnnRNNForward")
     assert (None, None, None) == arguments[11:14]
     assert None is arguments[-1]

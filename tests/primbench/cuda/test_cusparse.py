@@ -14,7 +14,7 @@ from primbench.errors import PrimbenchError, UnsupportedCase
 from primbench.kernels.sparse_gemm import SparseGemm
 
 WORKSPACE_BYTES, WORKSPACE = 100, 0xB000
-ADDRESSES = cusparse.Addresses(values=0x1000, columns=0x2000, row_starts=0x3000, b=0x4000, c=0x5000)
+ADDRESSES = cusparse.SparseAddresses(values=0x1000, columns=0x2000, row_starts=0x3000, b=0x4000, c=0x5000)
 
 
 class Recorder:
@@ -59,7 +59,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     return recorder
 
 
-def planned(problem: SparseGemm) -> tuple[cusparse.Plan, list[int]]:
+def planned(problem: SparseGemm) -> tuple[cusparse.SparsePlan, list[int]]:
     asked: list[int] = []
 
     def allocate(size_bytes: int) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +18,9 @@ from primbench.decompose.reuse import distances, median_bytes
 from primbench.problem.operators import Call, Touched
 from primbench.results.file import read
 from primbench.system import memory
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 A, B, C, D = 1, 2, 3, 4  # storages
 needs_torch = pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))

@@ -18,7 +18,7 @@ import primbench.suites as suites
 from primbench.backends import missing, threads
 from primbench.cli.capture import _counts
 from primbench.decompose.inside import STEPS, _lengths
-from primbench.decompose.written import Step, suite_of
+from primbench.decompose.written import CapturedStep, suite_of
 from primbench.errors import PrimbenchError
 
 pytestmark = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
@@ -232,7 +232,7 @@ for each in optimizers: each.register_post_accumulate_grad_hook(lambda each: opt
 def test_a_step_that_called_nothing_is_none() -> None:
     from primbench.decompose.child import _answered
 
-    answer = _answered(Step("step 2 of own.py"))
+    answer = _answered(CapturedStep("step 2 of own.py"))
     assert ("", 1) == (answer.suite, answer.exit_code)
     assert answer.error.startswith("step 2 of own.py: no operator of torch was seen in it: none")
 

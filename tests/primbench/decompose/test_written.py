@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import primbench.suites as suites
 from primbench.decompose.mapping import cases
 from primbench.decompose.reuse import distances
-from primbench.decompose.written import Step, parts
+from primbench.decompose.written import CapturedStep, parts
 from primbench.errors import FileError, InvalidField, OutputError
 from primbench.kernels.aten import Aten
 from primbench.problem.operands import DTYPES, FLOATS, WHOLE, Operand, contiguous, operand, read, written
@@ -74,7 +74,10 @@ def of(call: Call, given_settings: Settings) -> list[OperatorCase]:
 def test_a_step_is_the_same_problems_once_written(
     tmp_path_factory: pytest.TempPathFactory, found: list[Call], given_settings: Settings
 ) -> None:
-    step, path = Step("a 'step' \"of\" mine\n\\", found, given_settings), tmp_path_factory.mktemp("step") / "step.toml"
+    step, path = (
+        CapturedStep("a 'step' \"of\" mine\n\\", found, given_settings),
+        tmp_path_factory.mktemp("step") / "step.toml",
+    )
     step.write(path)
     cases = [(of(call, given_settings), count) for call, count in step.counted()]
     total = sum(len(several) * count for several, count in cases)
@@ -239,7 +242,7 @@ def test_rules(name: str, given_arguments: list[Any], primitive: str, fields: di
 
 
 def test_a_suite_that_does_not_fit_on_the_disk_leaves_no_file(tmp_path: Path) -> None:
-    step, path = Step("a step", []), tmp_path / "step.toml"
+    step, path = CapturedStep("a step", []), tmp_path / "step.toml"
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
     try:

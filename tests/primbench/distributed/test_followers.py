@@ -18,7 +18,7 @@ import pytest
 from primbench.distributed import followers, rendezvous
 from primbench.distributed.channel import Channel, listen
 from primbench.distributed.child import readable
-from primbench.distributed.followers import Command, Leader, follow
+from primbench.distributed.followers import FollowerCommand, Leader, follow
 from primbench.distributed.world import World
 from primbench.errors import InvalidRequest, WorkerError
 
@@ -148,7 +148,7 @@ def test_a_follower_of_another_launch_with_the_same_secret_is_no_rank_of_this_on
             for number, rank in ((0, 1), (1, 2)):
                 another = followers._connect(replace(led, rank=rank), number)
                 with pytest.raises(EOFError):
-                    another.receive(Command)
+                    another.receive(FollowerCommand)
                 another.close()
             channel = followers._connect(replace(led, rank=1), 1)
             ranks = starting.result()

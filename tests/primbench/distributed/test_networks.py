@@ -12,13 +12,16 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 
 from primbench.distributed.links import own_address
 from primbench.distributed.networks import address, enter
 from primbench.results import file as results_file
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes network namespaces")
 

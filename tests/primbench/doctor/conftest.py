@@ -11,7 +11,7 @@ import pytest
 from primbench.doctor.contention import Contention
 from primbench.doctor.place import Place
 from primbench.environment.confinement import Confinement
-from primbench.environment.container import Runtime
+from primbench.environment.container import ContainerRuntime
 from primbench.environment.devices import Devices
 from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import Library
@@ -81,7 +81,7 @@ HEALTHY = Place(
         ),
         limits=Limits(**LIMITS),
         confinement=Confinement(
-            runtime=Runtime(name="host", in_container=False, evidence=["/ is a plain file system"]),
+            runtime=ContainerRuntime(name="host", in_container=False, evidence=["/ is a plain file system"]),
             seccomp="disabled",
             seccomp_filters=0,
             speculation_store_bypass="thread vulnerable",

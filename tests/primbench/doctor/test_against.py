@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from click.testing import Result
 
 from primbench.doctor.against import compare
 from primbench.doctor.finding import Finding
@@ -18,6 +17,9 @@ from primbench.doctor.table import causes
 from primbench.environment import fingerprint
 from primbench.errors import FileError
 from primbench.report.doctor import to_json
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 MakePlace = Callable[[Mapping[str, Any]], Place]
 LIBRARY = {"path": "/usr/lib/libcublas.so.13", "version": "13", "size_bytes": 1, "missing": {}}

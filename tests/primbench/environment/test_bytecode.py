@@ -3,10 +3,12 @@ from __future__ import annotations
 import py_compile
 import sys
 from pathlib import Path
-
-import pytest
+from typing import TYPE_CHECKING
 
 from primbench.environment import bytecode
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_packages_without_bytecode_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

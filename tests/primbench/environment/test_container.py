@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from primbench.environment import container
-from primbench.environment.container import Runtime
+from primbench.environment.container import ContainerRuntime
 
 RECORDED = Path(__file__).parents[2] / "trees/runtimes"
 OLDER_MOUNT = "mnt:[4026531841]"  # of a host before Linux 6.18, whose number says nothing
@@ -21,7 +21,7 @@ def recorded(name: str) -> dict[str, Any]:
     return found
 
 
-def detect(root: Path, tree: dict[str, Any], **variables: str) -> Runtime:
+def detect(root: Path, tree: dict[str, Any], **variables: str) -> ContainerRuntime:
     """In the tree, written below an empty folder, with more variables."""
     for name, text in tree["files"].items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import TYPE_CHECKING
+
 import pytest
 
 from primbench.doctor.table import causes
@@ -15,6 +16,9 @@ from primbench.environment.machine import Machine
 from primbench.environment.software import Software
 from primbench.report.plain import json_of
 from primbench.system.meaning import Fact, FactId
+
+if TYPE_CHECKING:
+    import msgspec
 
 GROUPS: dict[str, type[msgspec.Struct]] = {
     "machine": Machine, "limits": Limits, "confinement": Confinement, "software": Software, "devices": Devices,

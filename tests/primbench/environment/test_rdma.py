@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-
-import pytest
+from typing import TYPE_CHECKING
 
 from primbench.environment import rdma
 from primbench.environment.fingerprint import Environment
+
+if TYPE_CHECKING:
+    import pytest
 
 Look = Callable[..., Environment]
 Place = Callable[..., Path]

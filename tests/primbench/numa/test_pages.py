@@ -13,7 +13,7 @@ import pytest
 
 from primbench.numa import mempolicy, pages
 from primbench.numa.buffers import host_buffer
-from primbench.numa.pages import MOST_PAGES, PAGE_BYTES, Extent, Residency, extent_of, look, verdict
+from primbench.numa.pages import MOST_PAGES, PAGE_BYTES, HostExtent, Residency, extent_of, look, verdict
 from primbench.numa.scan import memory_nodes
 
 SECCOMP = str(Path(__file__).parents[2] / "seccomp.py")
@@ -41,8 +41,8 @@ def nodes_here() -> set[int]:
     return {each.id for each in memory_nodes() if each.has_memory}
 
 
-def at(page: int, pages: int, *nodes: int) -> Extent:
-    return Extent(page * PAGE, pages * PAGE, nodes or None)
+def at(page: int, pages: int, *nodes: int) -> HostExtent:
+    return HostExtent(page * PAGE, pages * PAGE, nodes or None)
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def at(page: int, pages: int, *nodes: int) -> Extent:
     ids=["vector", "transposed", "backwards", "a corner", "empty", "scalar"],
 )
 def test_an_extent_is_from_the_first_byte_to_the_last(array: Any, offset: int, size_bytes: int) -> None:
-    assert Extent(array.ctypes.data + offset, size_bytes) == extent_of(array)
+    assert HostExtent(array.ctypes.data + offset, size_bytes) == extent_of(array)
 
 
 def test_pages_are_those_that_are_touched() -> None:
-    assert range(1, 3) == Extent(2 * PAGE - 1, 2).pages
-    assert range(1, 2) == Extent(PAGE, PAGE).pages
-    assert range(1, 1) == Extent(PAGE, 0).pages
+    assert range(1, 3) == HostExtent(2 * PAGE - 1, 2).pages
+    assert range(1, 2) == HostExtent(PAGE, PAGE).pages
+    assert range(1, 1) == HostExtent(PAGE, 0).pages
 
 
 def test_every_page_of_real_memory_is_found() -> None:
@@ -143,7 +143,7 @@ print(json.dumps([seen.read_by, sum(seen.by_node.values())]))
     ],
     ids=["exact", "elsewhere", "either", "no such", "shared, could be ours", "shared, too few", "over two mappings"],
 )
-def test_the_file_counts_mappings(root: Path, extent: Extent, by_node: dict[int, int], share: float) -> None:
+def test_the_file_counts_mappings(root: Path, extent: HostExtent, by_node: dict[int, int], share: float) -> None:
     seen = look([extent], [], root)
     assert (by_node, share) == (seen.by_node, seen.placed_share)
     assert sorted(extent.nodes or ()) == seen.asked
@@ -163,7 +163,7 @@ def test_what_names_no_node_is_held_to_the_placement(root: Path) -> None:
 @pytest.mark.parametrize("page", [0, 9005], ids=["before the first", "nothing touched"])
 def test_an_address_without_pages_is_an_error(root: Path, page: int) -> None:
     with pytest.raises(ValueError, match="numa_maps shows no page"):
-        look([Extent(page * PAGE, 10)], [], root)
+        look([HostExtent(page * PAGE, 10)], [], root)
 
 
 def test_where_no_page_is_seen_it_is_looked_once_more(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,8 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from primbench import problem, registry
@@ -14,6 +13,9 @@ from primbench.errors import InvalidField, InvalidRequest, UnsupportedCase
 from primbench.measurement import Measurement, Samples
 from primbench.problem import Problem, Reference, Step, kernel, option, size
 from primbench.registry import build
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def shipped() -> set[tuple[str, str]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 
 from primbench.report import html, page
 from primbench.results.file import encode, read
@@ -14,6 +14,9 @@ from primbench.results.file import encode, read
 from .browser import Browser, browser, program
 from .pages import check
 from .test_html import HOSTILE, STUDIES, failed, hostile
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 pytestmark = [
     pytest.mark.wheel,

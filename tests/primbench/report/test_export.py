@@ -6,9 +6,9 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
-import pytest
 from msgspec.structs import replace
 
 from primbench.baselines.yardstick import Yardstick
@@ -23,6 +23,9 @@ from primbench.results.file import Results
 from primbench.results.record import Header, Record, Worker
 from primbench.spec.case import Case
 from primbench.units import TimeUnit
+
+if TYPE_CHECKING:
+    import pytest
 
 TIMES = Samples(samples_s=[3e-6, 1e-6, 2e-6], calls_per_sample=10, taken_by="host clock", stopped="count")
 OK = Measurement(batch_s=TIMES, wall_s=TIMES, verified=True, flop=2 * 4 * 5 * 6, bytes_moved=4 * 74)

@@ -6,12 +6,12 @@ import lzma
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 from msgspec.structs import replace
 
-from primbench.decompose.sums import Explained, Number, Row
+from primbench.decompose.sums import Explained, Number, SumRow
 from primbench.measurement import Measurement, Samples
 from primbench.measurement.over_time import OverTime, Series
 from primbench.numa.topology import Node
@@ -27,6 +27,9 @@ from primbench.spec.case import Case
 from primbench.spec.placement import Placement
 
 from .pages import Tag, check
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 REFERENCE = Path(__file__).parents[3] / "suites/reference"
 STUDIES = REFERENCE / "studies"
@@ -172,9 +175,9 @@ def test_slow_calls_of_every_backend_and_process_are_drawn(measured: tuple[Path,
 
 def test_step_ends_in_what_its_parts_leave_unexplained() -> None:
     rows = [
-        Row(name="gemm", seconds=8e-3, calls=12),
-        Row(name="launches", seconds=3e-3),
-        Row(name="unexplained", seconds=-1e-3),
+        SumRow(name="gemm", seconds=8e-3, calls=12),
+        SumRow(name="launches", seconds=3e-3),
+        SumRow(name="unexplained", seconds=-1e-3),
     ]
     whole = Number(name="step", parts_s=11e-3, step_s=10e-3)
     steps = [("A step", Explained(device="cuda:0", numbers=[whole], rows=rows, calls=12))]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from primbench.experiments.numa import Affinity, Axes, Cell, Contrast, Look, Matrix, Nearness
+from primbench.experiments.numa import Affinity, Axes, Cell, Contrast, Matrix, Nearness, NumaLook
 from primbench.numa.topology import GpuPlace, Topology
 from primbench.report.numa import headlines, text
 
 TOPOLOGY = Topology(gpus=[GpuPlace(device="cuda:0", name="NVIDIA H200")])
-COPIES = Look(by="copies", node=0, contrasts=[Contrast(node=1, ratio=1.34, low=1.3, high=1.38)])
-LAUNCHES = Look(by="launches", reason="nodes cannot be told apart")
+COPIES = NumaLook(by="copies", node=0, contrasts=[Contrast(node=1, ratio=1.34, low=1.3, high=1.38)])
+LAUNCHES = NumaLook(by="launches", reason="nodes cannot be told apart")
 AGREED = Nearness(subject="cuda:0", said={"sysfs": 0, "NVML": None}, looks=[COPIES, LAUNCHES], node=0)
 CONTRARY = replace(
     AGREED, subject="cuda:1", said={"sysfs": 1, "NVML": 1},

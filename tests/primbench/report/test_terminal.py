@@ -7,15 +7,18 @@ import pty
 import struct
 import termios
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 
 from primbench.doctor import place
 from primbench.environment import fingerprint
 from primbench.numa import scan
 from primbench.report import terminal
 from primbench.report.terminal import grid, room, width
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 
 def test_columns_line_up_and_are_as_narrow_as_their_cells() -> None:

@@ -13,7 +13,7 @@ import pytest
 from primbench.environment.comparable import meaning_of
 from primbench.runtimes.table import known, settable_by
 from primbench.spec.arm import Arm, format_arm, is_set, parse_arm
-from primbench.spec.setting import Part, Setting
+from primbench.spec.setting import Activity, Setting
 from primbench.spec.settings import FIRST_KEYS, PLACEMENT, SETTINGS, showing
 from primbench.system.meaning import FactId
 
@@ -57,7 +57,7 @@ def test_what_a_row_tells_is_there(row: Setting) -> None:
     for fact in (*row.shows, *filter(None, [row.fact])):
         assert meaning_of(FactId(*fact)).words or fact[1] == "namespaces"
     assert all(row.field == showing(FactId(*fact)) for fact in row.shows), "another row has the fact"
-    assert {*row.moves} <= {*get_args(Part)}
+    assert {*row.moves} <= {*get_args(Activity)}
     assert (row.without is None) == (row.moves == ())
     assert row.unlike is None or row.checked is not None
     assert row.what.endswith(".")

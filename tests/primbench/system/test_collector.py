@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import Result
 
 from primbench.results import file as results_file
 from primbench.system import collector
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 
 @pytest.mark.parametrize("objects", [None, 50_000])

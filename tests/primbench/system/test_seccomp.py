@@ -7,15 +7,17 @@ import signal
 import threading
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import psutil
 import pytest
 
 from primbench.errors import PrimbenchError, UnsupportedCase
 from primbench.system import seccomp
 
 from ...processes import children
+
+if TYPE_CHECKING:
+    import psutil
 
 pytestmark = pytest.mark.skipif(os.uname().machine not in seccomp.NUMBERS, reason="seals know x86_64 and aarch64 only")
 LIBC = ctypes.CDLL(None)

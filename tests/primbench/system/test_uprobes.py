@@ -12,7 +12,7 @@ import pytest
 
 from primbench.environment.elf import exported
 from primbench.system import uprobes
-from primbench.system.uprobes import Counted, check_counting, counted
+from primbench.system.uprobes import CountedCalls, check_counting, counted
 from primbench.watching.calls import ENTRY_POINTS
 
 CALLS = 1000
@@ -66,9 +66,9 @@ def test_a_kernel_that_takes_a_counter_and_counts_wrongly_is_told(
     wrongly: int, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def counting_wrongly(path: Path, offset: int, thread: int) -> Iterator[Callable[[], Counted]]:
+    def counting_wrongly(path: Path, offset: int, thread: int) -> Iterator[Callable[[], CountedCalls]]:
         assert path.is_file()
-        counts = iter([Counted(0, 0.0), Counted(wrongly, 0.0)])
+        counts = iter([CountedCalls(0, 0.0), CountedCalls(wrongly, 0.0)])
         yield lambda: next(counts)
 
     monkeypatch.setattr(uprobes, "counted", counting_wrongly)

@@ -23,7 +23,7 @@ from primbench.problem import Step, described
 from primbench.spec.method import Method
 from primbench.system import memory
 from primbench.timing import host_counters
-from primbench.timing.calls import Calls
+from primbench.timing.calls import CallLoop
 from primbench.timing.case import measure, measure_on, setup
 from primbench.timing.cpu import calls_per_batch
 from primbench.timing.feasibility import check_affordable
@@ -91,18 +91,18 @@ def test_a_batch_lasts_50_us() -> None:
         nonlocal now_ns
         now_ns += 1_500
 
-    count = calls_per_batch(Calls([step]), Pace(lambda: now_ns))
+    count = calls_per_batch(CallLoop([step]), Pace(lambda: now_ns))
     assert 64 == count
     assert count * 1.5e-6 >= 50e-6
-    assert 128 == calls_per_batch(Calls([step]), Pace(lambda: now_ns), 180e-6), "as where it is sampled for minutes"
+    assert 128 == calls_per_batch(CallLoop([step]), Pace(lambda: now_ns), 180e-6), "as where it is sampled for minutes"
 
 
 def test_a_slow_call_is_a_batch_of_one() -> None:
-    assert 1 == calls_per_batch(Calls([lambda: time.sleep(1e-3)]), Pace())
+    assert 1 == calls_per_batch(CallLoop([lambda: time.sleep(1e-3)]), Pace())
 
 
 def test_a_call_that_something_comes_before_is_a_batch_of_one() -> None:
-    assert 1 == calls_per_batch(Calls([described(lambda: None, before=lambda: None)]), Pace())
+    assert 1 == calls_per_batch(CallLoop([described(lambda: None, before=lambda: None)]), Pace())
 
 
 def test_a_hopeless_case_is_refused_before_it_starts() -> None:

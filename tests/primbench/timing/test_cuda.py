@@ -13,7 +13,7 @@ from primbench.measurement.readings import GpuReading
 from primbench.problem import described
 from primbench.spec.method import Method
 from primbench.timing import cuda, device, gpu_counters
-from primbench.timing.calls import Calls
+from primbench.timing.calls import CallLoop
 from primbench.timing.sampling import CLOCK, Pace, StoppingRule
 
 
@@ -60,7 +60,7 @@ def test_the_gpu_changes_contexts_right_before_its_time_is_sampled(
     stands_for("_round_trip", (sampled, None))
     stands_for("_enqueue", sampled)
     backend: Any = SimpleNamespace(device="cuda:0", stream_handle=1, second_context=Visited(events, refusal))
-    timer = cuda.CudaTimer(backend, Calls([lambda: None]), Method(), Pace(CLOCK))
+    timer = cuda.CudaTimer(backend, CallLoop([lambda: None]), Method(), Pace(CLOCK))
     found = timer.measure(StoppingRule(0.1, 0.1, 0.1))
     assert ["visit", "_device"] == events[events.index("_device") - 1 : events.index("_device") + 1]
     assert 1 == events.count("visit")
@@ -74,7 +74,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many calls were queued behind the blocking kernel, each time; with more than 10 the queue is full."""
     counts: list[int] = []
 
-    def sample(blocker: object, stream: int, calls: Calls, count: int, pace: object) -> float | None:
+    def sample(blocker: object, stream: int, calls: CallLoop, count: int, pace: object) -> float | None:
         counts.append(count)
         return 1e-6 if count <= 10 else None
 
@@ -94,7 +94,7 @@ def step_on_stream() -> Any:
 def sampler(call_s: float) -> tuple[device.DeviceSampler | None, dict[str, str]]:
     missing: dict[str, str] = {}
     backend: Any = Uncapturable()
-    return device.device_sampler(backend, [Calls([step_on_stream()])], call_s, Pace(CLOCK), missing), missing
+    return device.device_sampler(backend, [CallLoop([step_on_stream()])], call_s, Pace(CLOCK), missing), missing
 
 
 def test_what_is_to_be_timed_on_a_stream_is_not_captured(held: list[int]) -> None:
@@ -122,7 +122,7 @@ def test_a_call_that_waits_is_tried_once(held: list[int], monkeypatch: pytest.Mo
 def test_a_call_that_waits_for_data_has_no_device_time(held: list[int]) -> None:
     missing: dict[str, str] = {}
     backend: Any = Uncapturable()
-    calls = Calls([described(lambda: None, waits="it waits for data")])
+    calls = CallLoop([described(lambda: None, waits="it waits for data")])
     assert device.device_sampler(backend, [calls], 1e-3, Pace(CLOCK), missing) is None
     assert (dict.fromkeys(("nodes_per_call", "device_s"), "it waits for data"), []) == (missing, held)
 
@@ -157,7 +157,7 @@ def test_nodes_of_a_call_are_those_of_the_rank_that_has_the_most(
     graph = SimpleNamespace(nodes=8, longest_path=longest_path, launch=lambda: None)
     monkeypatch.setattr(device, "_graph", lambda *given: (graph, 2))
     monkeypatch.setattr(device, "chained", lambda *given, **named: list)
-    found = device.device_sampler(backend, [Calls([lambda: None])], 1e-3, OfRanks(other), {})
+    found = device.device_sampler(backend, [CallLoop([lambda: None])], 1e-3, OfRanks(other), {})
     assert found is not None
     assert expected == (found.nodes_per_call, found.longest_path_per_call)
 
@@ -197,7 +197,7 @@ def test_a_graph_that_branches_holds_fewer_calls(
 
     monkeypatch.setattr(device, "chained", lambda *given, **named: lambda: [call_s])
     backend: Any = SimpleNamespace(stream_handle=1, capture=capture)
-    graph, count = device._graph(backend, Calls([step]), stream_s, Pace(CLOCK))
+    graph, count = device._graph(backend, CallLoop([step]), stream_s, Pace(CLOCK))
     assert (expected, expected[-1], 10 * count) == (captured, count, graph.nodes)
 
 

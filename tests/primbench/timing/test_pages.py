@@ -15,7 +15,7 @@ from primbench.kernels.gemm import Gemm
 from primbench.kernels.sparse_gemm import SparseGemm
 from primbench.numa import mempolicy
 from primbench.numa.buffers import host_buffer
-from primbench.numa.pages import PAGE_BYTES, Extent, extent_of
+from primbench.numa.pages import PAGE_BYTES, HostExtent, extent_of
 from primbench.numa.scan import memory_nodes
 from primbench.problem import Problem, Step, described
 from primbench.spec.method import Method
@@ -130,7 +130,7 @@ def test_arrays_on_a_gpu_are_no_host_memory() -> None:
 def test_memory_that_cannot_be_seen_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a driver's own allocations."""
     monkeypatch.setattr(mempolicy, "nodes_of_pages", lambda addresses: [-14] * len(addresses))
-    pages, reasons = pages_since(watch([], [Extent(4096, 10)], []))
+    pages, reasons = pages_since(watch([], [HostExtent(4096, 10)], []))
     assert (None, {"pages": "move_pages shows no page of it"}) == (pages, reasons)
 
 

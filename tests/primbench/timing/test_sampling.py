@@ -10,7 +10,7 @@ import pytest
 
 from primbench.problem import described
 from primbench.spec.method import Method
-from primbench.timing.calls import Calls
+from primbench.timing.calls import CallLoop
 from primbench.timing.cpu_probe import Loop
 from primbench.timing.sampling import (
     MIN_SAMPLES,
@@ -162,7 +162,7 @@ def test_warm_up_goes_on_until_what_is_done_meanwhile_is_done(max_time_s: float)
 
 def test_calls_go_round_the_input_sets() -> None:
     made: list[int] = []
-    calls = Calls([lambda number=number: made.append(number) for number in range(3)])  # type: ignore[misc]
+    calls = CallLoop([lambda number=number: made.append(number) for number in range(3)])  # type: ignore[misc]
     calls(2)
     calls(5)
     assert made == [0, 1, 2, 0, 1, 2, 0]
@@ -173,7 +173,7 @@ def test_calls_go_round_the_input_sets() -> None:
 
 def test_host_timed_divides_by_the_calls_at_5_us() -> None:
     clock = FakeClock()
-    calls = Calls([lambda: clock.spend(5e-6)])
+    calls = CallLoop([lambda: clock.spend(5e-6)])
     assert host_timed(calls, 10, clock)() == [pytest.approx(5e-6)]
 
 
@@ -183,7 +183,7 @@ def test_what_comes_before_a_call_is_not_timed() -> None:
         described(lambda: clock.spend(5e-6), before=lambda: clock.spend(1.0)),
         described(lambda: clock.spend(7e-6), before=lambda: clock.spend(2.0)),
     ]
-    take = host_timed(Calls(steps), 1, clock)
+    take = host_timed(CallLoop(steps), 1, clock)
     assert [pytest.approx(5e-6), pytest.approx(7e-6), pytest.approx(5e-6)] == [*take(), *take(), *take()]
     assert 4.0 == pytest.approx((clock() - 1000) / 1e9, rel=1e-4)
 

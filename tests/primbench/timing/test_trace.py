@@ -10,7 +10,7 @@ import pytest
 
 from primbench.errors import UnsupportedCase
 from primbench.timing import trace as trace_module
-from primbench.timing.trace import Activity, ApiCall, Log, launch_to_start, overlapped_ns, split_calls, trace
+from primbench.timing.trace import ApiCall, Log, TracedActivity, launch_to_start, overlapped_ns, split_calls, trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,30 +18,40 @@ if TYPE_CHECKING:
 
 def test_each_call_gets_the_sum_of_its_kernels() -> None:
     records = [
-        Activity(0, 1000, "gemm"),
-        Activity(1500, 3500, "reduce"),
-        Activity(4000, 5100, "gemm"),
-        Activity(5500, 7600, "reduce"),
+        TracedActivity(0, 1000, "gemm"),
+        TracedActivity(1500, 3500, "reduce"),
+        TracedActivity(4000, 5100, "gemm"),
+        TracedActivity(5500, 7600, "reduce"),
     ]
     assert split_calls(records, 2) == ([3e-6, 3.2e-6], 2.0, ["gemm", "reduce"])
 
 
 def test_records_are_put_in_order_of_their_start() -> None:
-    records = [Activity(40, 47, "b"), Activity(0, 1, "a"), Activity(20, 25, "a"), Activity(10, 12, "b")]
+    records = [
+        TracedActivity(40, 47, "b"),
+        TracedActivity(0, 1, "a"),
+        TracedActivity(20, 25, "a"),
+        TracedActivity(10, 12, "b"),
+    ]
     assert split_calls(records, 2) == ([3e-9, 12e-9], 2.0, ["a", "b"])
 
 
 def test_idle_time_between_kernels_is_not_busy() -> None:
-    assert split_calls([Activity(0, 5000, "k"), Activity(1_000_000, 1_005_000, "k")], 2)[0] == [5e-6, 5e-6]
+    assert split_calls([TracedActivity(0, 5000, "k"), TracedActivity(1_000_000, 1_005_000, "k")], 2)[0] == [5e-6, 5e-6]
 
 
 def test_calls_of_unequal_length_give_one_sample_the_mean() -> None:
-    records = [Activity(0, 1000, "a"), Activity(2000, 4000, "b"), Activity(5000, 8000, "a")]
+    records = [TracedActivity(0, 1000, "a"), TracedActivity(2000, 4000, "b"), TracedActivity(5000, 8000, "a")]
     assert split_calls(records, 2) == ([3e-6], 1.5, ["a", "b"])
 
 
 def test_calls_of_unlike_kernels_give_one_sample_though_their_number_divides() -> None:
-    records = [Activity(0, 1000, "a"), Activity(2000, 4000, "b"), Activity(5000, 8000, "b"), Activity(9000, 13000, "b")]
+    records = [
+        TracedActivity(0, 1000, "a"),
+        TracedActivity(2000, 4000, "b"),
+        TracedActivity(5000, 8000, "b"),
+        TracedActivity(9000, 13000, "b"),
+    ]
     assert split_calls(records, 2) == ([5e-6], 2.0, ["a", "b"])
 
 
@@ -56,7 +66,7 @@ def test_nothing_recorded_is_no_busy_time_of_zero() -> None:
      ([(0, 10), (0, 10), (0, 10)], 20)],
 )  # fmt: skip
 def test_what_kernels_ran_beside_others_overlaps(times: list[tuple[int, int]], expected: int) -> None:
-    assert expected == overlapped_ns([Activity(begin, end, "k") for begin, end in times])
+    assert expected == overlapped_ns([TracedActivity(begin, end, "k") for begin, end in times])
 
 
 def test_the_first_launch_of_each_call_counts_from_the_outermost_call_to_the_first_kernel() -> None:
@@ -68,8 +78,12 @@ def test_the_first_launch_of_each_call_counts_from_the_outermost_call_to_the_fir
         ApiCall(9, 5000),
         ApiCall(10, 6000),
     ]
-    work = [Activity(4000, 4100, "graph", 7), Activity(3500, 3600, "graph", 7), Activity(4200, 4300, "k", 8)]
-    work += [Activity(7500, 7600, "graph", 9), Activity(7700, 7800, "k", 10)]
+    work = [
+        TracedActivity(4000, 4100, "graph", 7),
+        TracedActivity(3500, 3600, "graph", 7),
+        TracedActivity(4200, 4300, "k", 8),
+    ]
+    work += [TracedActivity(7500, 7600, "graph", 9), TracedActivity(7700, 7800, "k", 10)]
     assert [2.5e-6, 2.5e-6] == launch_to_start(Log(work, calls), 2)
 
 
@@ -77,12 +91,12 @@ def test_the_first_launch_of_each_call_counts_from_the_outermost_call_to_the_fir
     "log",
     [
         Log([], []),
-        Log([Activity(10, 20, "k", 1)], []),
+        Log([TracedActivity(10, 20, "k", 1)], []),
         Log(
-            [Activity(10, 20, "k", 1), Activity(30, 40, "k", 2), Activity(50, 60, "k", 3)],
+            [TracedActivity(10, 20, "k", 1), TracedActivity(30, 40, "k", 2), TracedActivity(50, 60, "k", 3)],
             [ApiCall(1, 5), ApiCall(2, 6), ApiCall(3, 7)],
         ),
-        Log([Activity(10, 20, "k", 1), Activity(30, 40, "k", 2)], [ApiCall(1, 15), ApiCall(2, 25)]),
+        Log([TracedActivity(10, 20, "k", 1), TracedActivity(30, 40, "k", 2)], [ApiCall(1, 15), ApiCall(2, 25)]),
     ],
     ids=["nothing", "no calls", "3 launches in 2 calls", "work ahead of its call"],
 )
@@ -249,7 +263,7 @@ def test_without_cupti_python_the_reason_says_what_to_install(monkeypatch: pytes
 class Profiler:
     """What torch.profiler keeps of a GPU: events in float microseconds from the start of the trace."""
 
-    device: ClassVar[list[Activity]] = []
+    device: ClassVar[list[TracedActivity]] = []
 
     def __init__(self, activities: list[str]) -> None:
         assert activities == ["CUDA"]
@@ -262,7 +276,7 @@ class Profiler:
         pass
 
     def events(self) -> list[Any]:
-        def event(record: Activity, device: str, *, annotation: bool = False) -> Any:
+        def event(record: TracedActivity, device: str, *, annotation: bool = False) -> Any:
             return SimpleNamespace(
                 time_range=SimpleNamespace(start=record.start_ns / 1000, end=record.end_ns / 1000),
                 name=record.name,
@@ -271,10 +285,10 @@ class Profiler:
                 is_user_annotation=annotation,
             )
 
-        annotation = event(Activity(0, 9_000_000, "range", 5), "CUDA", annotation=True)
+        annotation = event(TracedActivity(0, 9_000_000, "range", 5), "CUDA", annotation=True)
         return [
             annotation,
-            *(event(Activity(record.start_ns - 4001, 0, "cudaLaunchKernel", record.correlation), "CPU")
+            *(event(TracedActivity(record.start_ns - 4001, 0, "cudaLaunchKernel", record.correlation), "CPU")
               for record in Profiler.device),
             *(event(record, "CUDA") for record in Profiler.device),
         ]  # fmt: skip
@@ -292,7 +306,7 @@ def test_torch_is_traced_by_its_profiler_to_the_nanosecond(monkeypatch: pytest.M
     def step() -> None:
         correlation = len(Profiler.device) + 1
         start = 1_234_567 * correlation
-        Profiler.device.append(Activity(start, start + 1603, "nvjet", correlation))
+        Profiler.device.append(TracedActivity(start, start + 1603, "nvjet", correlation))
 
     found = trace(backend, step, 4, lambda: None)
     assert found.busy_s.samples_s == [1603e-9] * 4

@@ -12,7 +12,7 @@ from primbench.errors import VerificationError
 from primbench.kernels.gemm import Gemm
 from primbench.problem import Reference, Step, described
 from primbench.registry import setup_of
-from primbench.timing.calls import Calls
+from primbench.timing.calls import CallLoop
 from primbench.timing.verify import check_output, count_unwritten, error_of
 
 PROBLEM = Gemm(20, 30, 40)
@@ -146,4 +146,4 @@ def test_what_is_no_array_is_told_in_one_line() -> None:
 def test_a_set_up_that_returns_no_function_is_told_so() -> None:
     not_steps: Any = [None]
     with pytest.raises(VerificationError, match=r"returned None, of type NoneType: it is to return a function"):
-        Calls(not_steps)
+        CallLoop(not_steps)

@@ -14,14 +14,14 @@ import pytest
 from msgspec.structs import replace
 
 from primbench.watching import calls
-from primbench.watching.calls import MOST_SHARE, Calls, Counters
+from primbench.watching.calls import MOST_SHARE, Counters, FunctionCalls
 from primbench.watching.moment import ProcessAt, ThreadAt, read
 
 
 def test_a_count_that_takes_longer_puts_off_the_next_one(launching: str) -> None:
     """However long this process has to wait for a CPU with a breakpoint in place."""
     counters = Counters(Path("/"))
-    found: list[Calls] = []
+    found: list[FunctionCalls] = []
     with subprocess.Popen([sys.executable, "-P", "-c", launching], stdout=subprocess.PIPE) as job:
         try:
             assert job.stdout is not None
@@ -41,7 +41,7 @@ def test_a_count_that_takes_longer_puts_off_the_next_one(launching: str) -> None
 
 
 def test_functions_of_per_thread_default_streams_are_counted_too(launching: str) -> None:
-    counters, found = Counters(Path("/")), list[Calls]()
+    counters, found = Counters(Path("/")), list[FunctionCalls]()
     per_thread = launching.replace(".cuLaunchKernel()", ".cuLaunchKernel_ptsz()")
     with subprocess.Popen([sys.executable, "-P", "-c", per_thread], stdout=subprocess.PIPE) as job:
         try:
@@ -81,9 +81,9 @@ def test_threads_that_launch_come_before_those_that_were_forked_to_load_data(mon
     """However busy these are; who has not run meanwhile has launched nothing."""
     counted: list[tuple[int, str]] = []
 
-    def count(point: Any) -> Calls:
+    def count(point: Any) -> FunctionCalls:
         counted.append((point.thread, point.function))
-        return Calls(
+        return FunctionCalls(
             function=point.function,
             thread=point.thread,
             count=counted[-1] == (8, "cuLaunchKernel"),
@@ -117,10 +117,10 @@ def test_who_had_no_cpu_while_it_was_counted_is_counted_again_before_other_funct
     """
     counted: list[tuple[int, str]] = []
 
-    def count(point: Any) -> Calls:
+    def count(point: Any) -> FunctionCalls:
         counted.append((point.thread, point.function))
         ran_s = 0.002 if point.thread == 7 and counted.count(counted[-1]) == 3 else 0.0
-        return Calls(function=point.function, thread=point.thread, count=0, counted_s=0.0, ran_s=ran_s)
+        return FunctionCalls(function=point.function, thread=point.thread, count=0, counted_s=0.0, ran_s=ran_s)
 
     monkeypatch.setattr(calls, "_count", count)
     found = {name: (Path("libcuda.so"), number) for number, name in enumerate(("cuLaunchKernel", "cuGraphLaunch"))}
@@ -138,7 +138,7 @@ def test_who_had_no_cpu_while_it_was_counted_is_counted_again_before_other_funct
 def test_a_rate_is_of_the_time_that_a_thread_ran() -> None:
     """And unknown of one that had no CPU while it was counted, but ran at other times."""
     mostly, never, idle = (
-        Calls(function="f", thread=thread, count=count, counted_s=0.010, ran_s=ran_s)
+        FunctionCalls(function="f", thread=thread, count=count, counted_s=0.010, ran_s=ran_s)
         for thread, count, ran_s in ((7, 40, 0.004), (8, 0, 0.0), (9, 0, 0.0))
     )
     ran = {7: 0.5, 8: 0.5}
@@ -155,6 +155,6 @@ def _process(parent: int, command: str, ran_s: Mapping[str, float]) -> ProcessAt
     return HERE.processes[os.getpid()]._replace(parent=parent, command=command, threads=threads)
 
 
-def _has_run(found: Sequence[Calls]) -> bool:
+def _has_run(found: Sequence[FunctionCalls]) -> bool:
     """Whether the job, which others may keep from the CPU for all of a count, was seen to launch."""
     return any(each.count > 0 for each in found)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from primbench.cli import main
 from primbench.environment.limits import Limits
 from primbench.measurement.readings import GpuProcess
-from primbench.watching.calls import ENTRY_POINTS, Calls
+from primbench.watching.calls import ENTRY_POINTS, FunctionCalls
 from primbench.watching.causes import hindrances
 from primbench.watching.gpus import GpuUse
 from primbench.watching.hindrance import Hindrance
@@ -311,7 +311,7 @@ def test_a_gpu_that_waits_for_a_cpu_held_back_is_told_by_that() -> None:
     ("launches", "active", "told"), [(300, 0.02, ["launches"]), (300, 0.9, []), (1, 0.02, []), (300, None, [])]
 )
 def test_tiny_kernels_that_nvml_takes_for_a_busy_gpu(launches: int, active: float | None, told: list[str]) -> None:
-    calls = [Calls(function="cuLaunchKernel", thread=7, count=launches, counted_s=4e-3, ran_s=4e-3)]
+    calls = [FunctionCalls(function="cuLaunchKernel", thread=7, count=launches, counted_s=4e-3, ran_s=4e-3)]
     found = hindrances(replace(CALM, calls=calls, gpus=[replace(GPU, sm_active_fraction=active)]), JOB)
     assert told == [each.cause for each in found]
 
@@ -344,7 +344,7 @@ def test_stretches_add_up() -> None:
 
 
 def test_calls_add_up_by_function_and_thread_and_their_rates_by_function() -> None:
-    one, other = ([Calls(function="f", thread=each, count=3, counted_s=1.0, ran_s=1.0)] for each in (7, 8))
+    one, other = ([FunctionCalls(function="f", thread=each, count=3, counted_s=1.0, ran_s=1.0)] for each in (7, 8))
     whole = joined([replace(CALM, calls=calls, threads=[]) for calls in (one, one + other, None)])
     assert [(7, 6, 2.0), (8, 3, 1.0)] == [(each.thread, each.count, each.counted_s) for each in whole.calls or []]
     assert (6.0, None) == (whole.launches_per_s, joined([CALM]).launches_per_s)
@@ -352,7 +352,7 @@ def test_calls_add_up_by_function_and_thread_and_their_rates_by_function() -> No
 
 
 def test_no_launches_is_told_where_all_was_counted_by_which_they_are_made() -> None:
-    counts = [Calls(function=each, thread=9, count=0, counted_s=0.002, ran_s=0.0) for each in ENTRY_POINTS]
+    counts = [FunctionCalls(function=each, thread=9, count=0, counted_s=0.002, ran_s=0.0) for each in ENTRY_POINTS]
     rates = [replace(CALM, calls=counted).launches_per_s for counted in (counts[:3], counts)]
     assert [None, 0.0] == rates
 

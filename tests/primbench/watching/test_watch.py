@@ -11,7 +11,7 @@ import pytest
 
 from primbench.system import cgroups
 from primbench.watching import calls
-from primbench.watching.members import Members, in_groups_of
+from primbench.watching.members import JobMembers, in_groups_of
 from primbench.watching.moment import read
 from primbench.watching.neighbours import cpu_times, neighbours
 from primbench.watching.watch import Watch
@@ -104,7 +104,7 @@ def test_who_is_started_in_a_container_later_on_is_of_the_job_and_so_is_what_it_
     write(8, 1, "/docker/4f7")
     write(9, 1, "/session")
     write(10, 9, "/session")
-    members = Members(tmp_path, [7], in_groups_of(tmp_path, 7))
+    members = JobMembers(tmp_path, [7], in_groups_of(tmp_path, 7))
     members.find(7)
     assert [7] == [*members.started_by]
     write(10, 9, "/docker/4f/below")
@@ -112,7 +112,7 @@ def test_who_is_started_in_a_container_later_on_is_of_the_job_and_so_is_what_it_
     members.find(7)
     assert {7: None, 10: None, 11: 10} == members.started_by
     write(12, 1, "/session")
-    alone = Members(tmp_path, [12], in_groups_of(tmp_path, 12))
+    alone = JobMembers(tmp_path, [12], in_groups_of(tmp_path, 12))
     alone.find(12)
     assert [12] == [*alone.started_by], "groups that who asks is in itself set nobody apart"
 

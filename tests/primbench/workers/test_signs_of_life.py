@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
-import pytest
 
 from primbench.runtimes.order import Order
 from primbench.spec.arm import parse_arm
+
+if TYPE_CHECKING:
+    import pytest
 
 QUICKLY = "from primbench.workers import supervisor; supervisor.{0} = {1}; supervisor.main()"
 ECHO = [sys.executable, "-P", "-c", "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"]

@@ -12,13 +12,13 @@ import pytest
 from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.runtimes.images import build, pins
 from primbench.runtimes.images.build import builders
-from primbench.runtimes.images.builder import DEFAULT_BASE, Request
+from primbench.runtimes.images.builder import DEFAULT_BASE, ImageRequest
 from primbench.runtimes.images.wheel import installed
 from primbench.runtimes.invocation import PATH
 
 
 def command(runtime: str, **asked: object) -> list[str]:
-    return builders()[runtime].command(Request(runtime=runtime, **asked))  # type: ignore[arg-type]
+    return builders()[runtime].command(ImageRequest(runtime=runtime, **asked))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("runtime", ["docker", "podman"])
@@ -91,12 +91,12 @@ def test_the_base_is_this_python() -> None:
 def test_a_runtime_that_is_not_here_is_named(runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BackendUnavailable, match=f"^--runtime {runtime}: .* is not installed: `primbench arms` lists"):
-        build.build(Request(runtime=runtime, tag=str(tmp_path / "image")))
+        build.build(ImageRequest(runtime=runtime, tag=str(tmp_path / "image")))
 
 
 def test_an_extra_that_there_is_not_is_refused_with_those_there_are() -> None:
     with pytest.raises(InvalidRequest, match=r"--extra trch: primbench .* has .*cuda13.*torch"):
-        build.build(Request(runtime="podman", extras=("trch",)))
+        build.build(ImageRequest(runtime="podman", extras=("trch",)))
 
 
 @pytest.fixture(scope="module")
