@@ -38,6 +38,7 @@ hypothesis.settings.load_profile("untimed")
 
 STREAMS_APART: Any = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}  # click 8.1
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT))  # for bench/ alone, last: what else lies there is installed, which comes first
 # CI sets this: a test that is skipped for want of what CI installs somewhere is a failure. With "core", where no
 # framework is installed, one marked "wheel" is none: CI runs it with the wheel, too.
 SKIP_NOTHING_INSTALLABLE = os.environ.get("PRIMBENCH_TESTS_SKIP_NOTHING_INSTALLABLE")

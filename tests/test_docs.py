@@ -68,7 +68,7 @@ def test_fields_checks_and_causes_that_are_named_are_there() -> None:
 
 
 def test_every_script_of_figures_is_listed() -> None:
-    folder = ROOT / "tests/figures"
+    folder = ROOT / "bench"
     listed = re.findall(r"^\| `(\w+\.py)` \|", (folder / "README.md").read_text(), re.MULTILINE)
     assert sorted(path.name for path in folder.glob("*.py")) == listed
 

@@ -41,6 +41,7 @@ PACKAGES = {".".join(folder.parts) for folder in folders_with("__init__.py")} | 
 def test_every_folder_of_code_is_a_package_but_those_of_names_that_others_have() -> None:
     assert {Path("primbench/docs")} == folders_with("*.py") - folders_with("__init__.py")
     assert not {Path("primbench") / name for name in OTHERS_NAMES} & folders_with("__init__.py")
+    assert not (ROOT / "bench/__init__.py").exists()
     assert {f"primbench.{name}" for name in SOURCES[1:]} <= PACKAGES
 
 
@@ -174,7 +175,7 @@ def test_an_editable_install_exposes_no_name_but_its_own(source: Path, tmp_path:
     (packages,) = tmp_path.glob("lib/python*/site-packages")
     asks = (
         f"import importlib.util, site; site.addsitedir({str(packages)!r})\n"
-        f"print([name for name in {['primbench', *SOURCES[1:], 'tests']} if importlib.util.find_spec(name)])\n"
+        f"print([name for name in {['primbench', *SOURCES[1:], 'bench', 'tests']} if importlib.util.find_spec(name)])\n"
         "print(importlib.util.find_spec('primbench').origin)"
     )
     exposed, origin = run(sys.executable, "-I", "-S", "-c", asks, cwd=tmp_path).splitlines()

@@ -14,6 +14,7 @@ import click
 import pytest
 
 import primbench.suites as suites
+from bench.published_studies import in_page, shown_of
 from primbench.cli import COMMANDS, main
 from primbench.cli.problem import entries_of
 from primbench.compare.pairs import compare
@@ -21,8 +22,6 @@ from primbench.registry import primitives
 from primbench.report.headline import headline
 from primbench.results import file as results_file
 from primbench.units import format_time
-
-from .figures.published_studies import in_page, shown_of
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 # By the type of the sums, largest first. A thread of 8 by 16 has 6 loads of shared memory for 128 multiply-adds, one of
-# 8 by 8 has 4 for 64: tests/figures/numba_gemm.py times them.
+# 8 by 8 has 4 for 64: bench/numba_gemm.py times them.
 _FOR_4_BYTES = (Tile(128, 128, 8, 8, 16), Tile(64, 64, 8, 8, 8))
 TILES: dict[str, tuple[Tile, ...]] = {
     "float64": (Tile(128, 64, 8, 8, 4, max_registers=128), Tile(64, 64, 8, 4, 4)),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Key = TypeVar("Key")
 
 FALSE_ALARMS = 0.05
-"""Of fleets without a slow node, those in which some node is taken for one, at most: tests/figures/fleet.py."""
+"""Of fleets without a slow node, those in which some node is taken for one, at most: bench/fleet.py."""
 FEWEST = 3
 FEWEST_BY_CASE = 8
 """Below, a case's own few nodes may agree by chance, and the case that scatters most may say more of the others: a

@@ -27,7 +27,7 @@ by_torch = [
     pytest.mark.usefixtures("one_thread"),
 ]
 
-# Seconds on a CPU; tests/figures/learning.py has all models learn, on a GPU.
+# Seconds on a CPU; bench/learning.py has all models learn, on a GPU.
 QUICK = {"fathom_memnet": 20, "fathom_autoenc": 20, "mnist_cnn": 10, "fathom_deepq": 10}
 LEARNT = Learnt(losses=[[4.0, 2.0], [6.0, 3.0]], right=[90, 80], held_out=100, chance=0.25)
 

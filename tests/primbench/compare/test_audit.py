@@ -1,31 +1,16 @@
-"""Verdicts are as rarely wrong, and find as much, as they are to: `tests/figures/audit.py` has a longer table."""
+"""Verdicts are as rarely wrong, and find as much, as they are to: `bench/audit.py` has a longer table."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections import Counter
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from bench import audit
 from primbench.compare.ratio import WITHIN_MARGIN
-
-
-def _audit() -> Any:
-    path = Path(__file__).parents[2] / "figures/audit.py"
-    spec = importlib.util.spec_from_file_location("audit", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-audit = _audit()
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
-"""Equal places are as rarely told apart as they are to: `tests/figures/false_alarms.py` has a longer table."""
+"""Equal places are as rarely told apart as they are to: `bench/false_alarms.py` has a longer table."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from ...figures.false_alarms import alike_though, gates_failed, parts_told
+from bench.false_alarms import alike_though, gates_failed, parts_told
 
 
 @pytest.mark.parametrize(("parts", "pairs"), [(15, 5), (40, 5), (40, 8)])

@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from bench.false_alarms import fleets_told
 from primbench.fleet.outliers import FALSE_ALARMS, Spread, limits, scatter
-
-from ...figures.false_alarms import fleets_told
 
 FLEETS = 150
 ALLOWED = 14  # alarms: with a share of 5 %, that many or more come in 2 of 100 such tests; the seed is fixed

@@ -1,6 +1,6 @@
 """Figures and tests that need a GPU, one after the other on each GPU and side by side on several, within a time.
 
-    python -m tests.figures.on_gpus [NAME ...] [--budget 590] [--keep FOLDER]
+    python -m bench.on_gpus [NAME ...] [--budget 590] [--keep FOLDER]
 
 From the root of the repository. A GPU takes the next name once it is free, and sees no other GPU; those that need two
 come last, one at a time. Each has a log in FOLDER, where files that are worth keeping are as well. A budget is given
@@ -24,7 +24,7 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 FIGURES = Path(__file__).resolve().parent
-ROOT = FIGURES.parents[1]
+ROOT = FIGURES.parent
 GRACE_S = 20.0
 APART = ("mnist_cnn", "fathom_autoenc", "tf_cnn_inception3", "gpt2", "llama_block")  # steps whose parts may not add up
 INJECTED = ("--device", "cuda:0", "--pairs", "5")

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 ONE_OPTION = "import click; click.command()(click.option('--size', help='Of it.')(lambda size: None))(['--help'])"
-FILE = str(Path(__file__).parents[2] / "suites/reference/h200-memcpy-cupy.jsonl.xz")
+FILE = str(Path(__file__).parents[1] / "suites/reference/h200-memcpy-cupy.jsonl.xz")
 COMMANDS = {
     "import click": ("-c", "import click"),
     "help of one option": ("-c", ONE_OPTION),

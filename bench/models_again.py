@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from primbench.results.record import Worker
     from primbench.spec.method import Method
 
-KEPT = Path(__file__).parents[2] / "suites/reference/h200-models-torch.jsonl"
+KEPT = Path(__file__).parents[1] / "suites/reference/h200-models-torch.jsonl"
 AGREE, BUSY = 0.01, (0.95, 1.02)
 MIN_TIME_S, MAX_TIME_S = 0.05, 0.5
 TRACED = 2.0  # times as long as without: what is traced is set up by another process, as is a second run

@@ -32,7 +32,7 @@ from primbench.results.cpu_speed import Speed
 from primbench.results.record import Record
 from primbench.spec.case import Case
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 LAUNCHES = ROOT / "tests/primbench/fixtures/launches-one-after-the-other.jsonl.xz"
 SAME_HOST = ROOT / "tests/primbench/fixtures/same-host.json"
 LOOKS = range(5, 41)  # the pairs after which a study may end by itself

@@ -76,7 +76,7 @@ def main() -> None:
     ways = {(context, streams): list[dict[str, float]]() for context in (1, 0) for streams in (0, STREAMS)}
     for _ in range(options.rounds):
         for way, found in ways.items():
-            command = [sys.executable, "-P", "-m", "tests.figures.second_context", "--child", *map(str, way)]
+            command = [sys.executable, "-P", "-m", "bench.second_context", "--child", *map(str, way)]
             answer = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
             found.append(answer["times"])
             if way == (1, 0):

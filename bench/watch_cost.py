@@ -1,6 +1,6 @@
 """What `primbench watch` costs the job that it watches: a unit of its work watched over unwatched, tenth by tenth.
 
-python -P tests/figures/watch_cost.py [--seconds 80] [--job cpu --job launches --job copies]
+python -m bench.watch_cost [--seconds 80] [--job cpu --job launches --job copies]
 
 A job works all the time and notes when each unit was done, of its own wall and CPU time. Beside it a watch looks for a
 tenth of a second and is still for a tenth, in mirrored blocks, so that a machine whose CPUs are a fifth slower for a

@@ -1,6 +1,6 @@
 """A host against itself by ssh, as docs/elsewhere.md has it: what a connection and a worker that was sent cost kernels.
 
-python -m tests.figures.ssh_against_host [OPTIONS OF primbench study]
+python -m bench.ssh_against_host [OPTIONS OF primbench study]
 
 From the root of the repository. The server is one of its own, with its own keys, as the tests have it; as root at the
 other end of a cable, in a network namespace. Both ends use one thread. Without options nine cases of NumPy, whose
