@@ -10,8 +10,8 @@ import click
 
 from primbench.cli import COMMANDS, main
 from primbench.doctor import table
-from primbench.doctor.checks import checks as looked_for
-from primbench.doctor.checks import well_of
+from primbench.doctor.table import checks as looked_for
+from primbench.doctor.table import well_of
 from primbench.environment.container import ContainerRuntime
 from primbench.environment.fingerprint import facts
 from primbench.environment.libraries import Library

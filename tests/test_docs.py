@@ -11,8 +11,8 @@ import pytest
 
 from primbench.cli import COMMANDS
 from primbench.docs import reference
-from primbench.doctor.checks import checks as looked_for
 from primbench.doctor.table import causes
+from primbench.doctor.table import checks as looked_for
 from primbench.environment.fingerprint import sources
 from primbench.registry import primitives
 from primbench.report import plain

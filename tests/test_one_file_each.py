@@ -19,10 +19,7 @@ ROOT = Path(__file__).parents[1]
 STUDY = ROOT / "tests/primbench/fixtures/launches-one-after-the-other.jsonl.xz"
 CAUSE = '''"""A cause of its own."""
 
-from primbench.compare.suspect import Suspect
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding
-from primbench.watching.hindrance import Hindrance
+from primbench.doctor.cause import Cause, Finding, Hindrance, Suspect, of
 
 RANK = 99
 

@@ -31,4 +31,4 @@ def has_gpus(place: Place) -> bool:
 
 
 def has_adapters(place: Place) -> bool:
-    return bool(place.environment.machine.infiniband)
+    return bool(place.machine.infiniband)

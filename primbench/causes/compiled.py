@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.cause import Cause, Finding, listed, of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +18,7 @@ ALLOWED = "allowed"
 
 def executable_pages(place: Place) -> Iterator[Finding]:
     """Whether code may be compiled and executed while a program runs, as oneDNN and Numba do."""
-    found = place.environment.confinement.executable_pages
+    found = place.confinement.executable_pages
     if found not in (None, ALLOWED):
         yield Finding(
             severity="problem",
@@ -36,13 +35,13 @@ def executable_pages(place: Place) -> Iterator[Finding]:
 
 
 def _filter_of(place: Place) -> str:
-    confinement = place.environment.confinement
-    return f"seccomp: {confinement.seccomp or 'unknown'}, security profile: {confinement.lsm_profile or 'unknown'}"
+    found = place.confinement
+    return f"seccomp: {found.seccomp or 'unknown'}, security profile: {found.lsm_profile or 'unknown'}"
 
 
 def noexec(place: Place) -> Iterator[Finding]:
     """Whether libraries that torch and Triton compile can be loaded from where they are kept."""
-    found = place.environment.confinement.noexec
+    found = place.confinement.noexec
     if found:
         yield Finding(
             summary=f"nothing that is compiled can be loaded from {listed(found)}, mounted noexec: torch.compile and "

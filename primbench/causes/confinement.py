@@ -8,8 +8,7 @@ from primbench.causes import OF_FILES, ON_CPU
 from primbench.compare.dear_calls import dear_calls
 from primbench.compare.filters import filters
 from primbench.compare.opens import dearer_opens
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.environment.costs import SLOW_CALLS_S, SLOW_SYSTEM_CALL_S
 from primbench.environment.filesystems import NETWORK_LIKE
 from primbench.environment.machine import GVISOR
@@ -40,8 +39,7 @@ IN_LAYERS = ("overlay", "squashfs", "aufs", "erofs")
 
 def runtime(place: Place) -> Iterator[Finding]:
     """Which runtime this process is in."""
-    confinement = place.environment.confinement
-    found = confinement.runtime
+    found = place.confinement.runtime
     if found is None or found.name is not None:
         return
     yield Finding(
@@ -55,26 +53,25 @@ def runtime(place: Place) -> Iterator[Finding]:
 
 def speculation(place: Place) -> Iterator[Finding]:
     """Whether being filtered makes every load and branch of this process slower, as it did by default before 5.16."""
-    confinement = place.environment.confinement
     switched = [
         f"{label}: {words}"
         for label, words in (
-            ("Speculation_Store_Bypass", confinement.speculation_store_bypass),
-            ("SpeculationIndirectBranch", confinement.speculation_indirect_branch),
+            ("Speculation_Store_Bypass", place.confinement.speculation_store_bypass),
+            ("SpeculationIndirectBranch", place.confinement.speculation_indirect_branch),
         )
         if words in ("thread force mitigated", "thread mitigated", "conditional force disabled", "conditional disabled")
     ]
     if not switched:
         return
-    kernel = place.environment.machine.kernel
-    by_filter = confinement.seccomp == "filter"
+    kernel = place.machine.kernel
+    by_filter = place.confinement.seccomp == "filter"
     old = place.kernel_version is not None and place.kernel_version < FREE_OF_SECCOMP
     why = "because it has a seccomp filter" if by_filter and old else "for this process alone"
     yield Finding(
         summary=f"the kernel mitigates speculation {why}: Python and launching take 15 to 50 % longer",
         values=[int(by_filter and old)],
         evidence=[f"{place.proc}/status: {line}" for line in switched]
-        + [f"seccomp: {confinement.seccomp or 'unknown'}, kernel {kernel}"],
+        + [f"seccomp: {place.confinement.seccomp or 'unknown'}, kernel {kernel}"],
         at_most=2.0,
         advice=place.advice(
             "boot the host with spec_store_bypass_disable=prctl spectre_v2_user=prctl, or run Linux 5.16 or newer",
@@ -85,9 +82,8 @@ def speculation(place: Place) -> Iterator[Finding]:
 
 def system_calls(place: Place) -> Iterator[Finding]:
     """What a system call costs. Launches in steady state make none; allocating, registering and start-up make many."""
-    confinement = place.environment.confinement
-    cost_s = confinement.system_call_s
-    slow = {name: each_s for name, each_s in (confinement.calls_s or {}).items() if each_s > SLOW_CALLS_S[name]}
+    cost_s = place.confinement.system_call_s
+    slow = {name: each_s for name, each_s in (place.confinement.calls_s or {}).items() if each_s > SLOW_CALLS_S[name]}
     if cost_s is not None and cost_s > SLOW_SYSTEM_CALL_S:
         yield _dear(place, f"a cheap system call takes {format_time(cost_s)}", cost_s, "getppid", "system_call_s")
     elif slow:
@@ -96,8 +92,7 @@ def system_calls(place: Place) -> Iterator[Finding]:
 
 
 def _dear(place: Place, what: str, reading_s: float, call: str, *fact: str) -> Finding:
-    confinement = place.environment.confinement
-    count = confinement.seccomp_filters
+    count = place.confinement.seccomp_filters
     return Finding(
         summary=f"{what}: a filter, a tracer or a sandbox looks at each",
         about=[FactId("confinement", *fact)],
@@ -105,7 +100,7 @@ def _dear(place: Place, what: str, reading_s: float, call: str, *fact: str) -> F
         reading=reading_s,
         evidence=[
             f"{call}, timed",
-            f"seccomp: {confinement.seccomp or 'unknown'}"
+            f"seccomp: {place.confinement.seccomp or 'unknown'}"
             + (f", {count} filters one behind the other" if count else ""),
         ],
         advice=place.advice(
@@ -117,10 +112,11 @@ def _dear(place: Place, what: str, reading_s: float, call: str, *fact: str) -> F
 
 def file_opens(place: Place) -> Iterator[Finding]:
     """What opening a file costs: scanners for viruses, sandboxes and file systems that are programs look at each."""
-    confinement = place.environment.confinement
-    yield from _slow_open("open_file_s", confinement.open_file_s, "a file", "the interpreter", None)
+    yield from _slow_open("open_file_s", place.confinement.open_file_s, "a file", "the interpreter", None)
     temporary = "a temporary file"
-    yield from _slow_open("open_temporary_s", confinement.open_temporary_s, temporary, temporary, ["data loading"])
+    yield from _slow_open(
+        "open_temporary_s", place.confinement.open_temporary_s, temporary, temporary, ["data loading"]
+    )
 
 
 def _slow_open(
@@ -139,8 +135,7 @@ def _slow_open(
 
 def packets(place: Place) -> Iterator[Finding]:
     """What a packet costs between processes of this machine: rules of a firewall and agents look at each."""
-    confinement = place.environment.confinement
-    cost_s = confinement.packet_s
+    cost_s = place.confinement.packet_s
     if cost_s is not None and cost_s > SLOW_PACKET_S:
         yield Finding(
             summary=f"a packet to this process itself takes {format_time(cost_s)}: a firewall of many rules, or a "
@@ -154,8 +149,7 @@ def packets(place: Place) -> Iterator[Finding]:
 
 def interruptions(place: Place) -> Iterator[Finding]:
     """Whether a thread that only computes is stopped for a moment thousands of times a second."""
-    confinement = place.environment.confinement
-    rate_hz = confinement.interruptions_hz
+    rate_hz = place.confinement.interruptions_hz
     if rate_hz is not None and rate_hz > MANY_INTERRUPTIONS_HZ:
         yield Finding(
             summary=f"this process is interrupted {rate_hz:.0f} times a second while it computes: a sampling profiler, "
@@ -168,8 +162,7 @@ def interruptions(place: Place) -> Iterator[Finding]:
 
 def probes(place: Place) -> Iterator[Finding]:
     """Whether the kernel stops this process at functions that it calls, as perf, bpftrace and agents ask for."""
-    confinement = place.environment.confinement
-    if confinement.probed:
+    if place.confinement.probed:
         yield Finding(
             summary="a probe is set on functions that this process calls (uprobe): each call of them enters the kernel",
             evidence=[f"{place.proc}/maps: [uprobes]"],
@@ -179,11 +172,10 @@ def probes(place: Place) -> Iterator[Finding]:
 
 def tracer(place: Place) -> Iterator[Finding]:
     """Whether another process traces this one, as debuggers and strace do, which stop it at each system call."""
-    confinement = place.environment.confinement
-    if confinement.tracer not in (None, "none"):
+    if place.confinement.tracer not in (None, "none"):
         yield Finding(
-            summary=f"process {confinement.tracer} traces this one: strace stops it twice at each system call",
-            values=[str(confinement.tracer)],
+            summary=f"process {place.confinement.tracer} traces this one: strace stops it twice at each system call",
+            values=[str(place.confinement.tracer)],
             evidence=[f"{place.proc}/status TracerPid"],
             advice="let it go: end strace, or detach the debugger",
         )
@@ -191,8 +183,7 @@ def tracer(place: Place) -> Iterator[Finding]:
 
 def security_profile(place: Place) -> Iterator[Finding]:
     """Whether a security module looks at every file opened and every call to the driver."""
-    confinement = place.environment.confinement
-    profile = confinement.lsm_profile
+    profile = place.confinement.lsm_profile
     if profile and "unconfined" not in profile and profile not in ("none", "kernel"):
         yield Finding(
             severity="note",
@@ -204,8 +195,7 @@ def security_profile(place: Place) -> Iterator[Finding]:
 
 def machine_kind(place: Place) -> Iterator[Finding]:
     """Whether the kernel stands on the hardware, on a hypervisor, or is none."""
-    machine = place.environment.machine
-    hint = machine.virtualization or "none"
+    hint = place.machine.virtualization or "none"
     if hint not in ("none", GVISOR):
         yield Finding(
             severity="note",
@@ -217,12 +207,11 @@ def machine_kind(place: Place) -> Iterator[Finding]:
 
 def kernel_parameters(place: Place) -> Iterator[Finding]:
     """What the kernel was booted with that moves results."""
-    machine = place.environment.machine
-    if machine.kernel_parameters:
+    if place.machine.kernel_parameters:
         yield Finding(
             severity="note",
-            summary=f"the kernel was booted with {' '.join(machine.kernel_parameters)}",
-            values=[*machine.kernel_parameters],
+            summary=f"the kernel was booted with {' '.join(place.machine.kernel_parameters)}",
+            values=[*place.machine.kernel_parameters],
             evidence=["/proc/cmdline"],
             at_least=0.0,
         )
@@ -230,8 +219,7 @@ def kernel_parameters(place: Place) -> Iterator[Finding]:
 
 def mitigations(place: Place) -> Iterator[Finding]:
     """What the processor is known to be open to and the kernel does nothing about."""
-    machine = place.environment.machine
-    bare = [name for name, words in (machine.mitigations or {}).items() if words.startswith("Vulnerable")]
+    bare = [name for name, words in (place.machine.mitigations or {}).items() if words.startswith("Vulnerable")]
     if bare:
         yield Finding(
             severity="note",
@@ -246,8 +234,7 @@ def mitigations(place: Place) -> Iterator[Finding]:
 
 def root_filesystem(place: Place) -> Iterator[Finding]:
     """Whether files are read through layers or over a network: imports and library loading take longer."""
-    confinement = place.environment.confinement
-    kind = confinement.root_filesystem or ""
+    kind = place.confinement.root_filesystem or ""
     if kind.startswith(NETWORK_LIKE + IN_LAYERS):
         yield Finding(
             severity="note",

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from primbench.causes import HARDWARE, OF_FILES, ON_CPU, SLOWED
 from primbench.compare.stopped import limited_later
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.system.files import format_cpu_list
 from primbench.system.meaning import FactId
 from primbench.units import format_percent, format_time
@@ -32,17 +31,16 @@ STOLEN_FRACTION = 0.01
 
 def cpu_quota(place: Place) -> Iterator[Finding]:
     """Whether a quota stops the threads that launch, for up to a whole period at a time."""
-    limits = place.environment.limits
-    cpus, quota = len(limits.cpus_allowed), limits.cpu_quota
-    if quota is None or (quota >= cpus and not limits.throttled_periods):
+    cpus, quota = len(place.limits.cpus_allowed), place.limits.cpu_quota
+    if quota is None or (quota >= cpus and not place.limits.throttled_periods):
         return
-    evidence = [f"control group {limits.cgroup_version or ''}".strip() + f": {quota:g} CPUs' worth of time"]
-    if limits.cpu_period_s is not None:
-        evidence[0] += f", counted anew every {format_time(limits.cpu_period_s)}"
-    if limits.throttled_periods is not None:
-        of = f" of {limits.periods}" if limits.periods is not None else ""
+    evidence = [f"control group {place.limits.cgroup_version or ''}".strip() + f": {quota:g} CPUs' worth of time"]
+    if place.limits.cpu_period_s is not None:
+        evidence[0] += f", counted anew every {format_time(place.limits.cpu_period_s)}"
+    if place.limits.throttled_periods is not None:
+        of = f" of {place.limits.periods}" if place.limits.periods is not None else ""
         evidence.append(
-            f"held back in {limits.throttled_periods}{of} periods, {format_time(limits.throttled_s)} in all"
+            f"held back in {place.limits.throttled_periods}{of} periods, {format_time(place.limits.throttled_s)} in all"
         )
     summary = f"the CPU quota grants {quota:g} of the {cpus} CPUs that threads may run on"
     if quota >= cpus:
@@ -50,14 +48,14 @@ def cpu_quota(place: Place) -> Iterator[Finding]:
     whole = max(1, min(cpus, int(quota)))
     threads = f"{whole} thread{'s' * (whole > 1)}"
     yield Finding(
-        severity="problem" if limits.throttled_periods else "warning",
+        severity="problem" if place.limits.throttled_periods else "warning",
         summary=summary,
         values=[quota, cpus],
         evidence=evidence,
         advice="whole CPUs in place of a quota: "
         + place.advice(
             f"a cpuset or affinity (taskset, Slurm's --cpus-per-task); or let {threads} run at most",
-            engine=f"--cpuset-cpus {format_cpu_list(limits.cpus_allowed[:whole])}",
+            engine=f"--cpuset-cpus {format_cpu_list(place.limits.cpus_allowed[:whole])}",
             kubernetes="requests equal to limits, on a node whose CPU manager policy is static",
         ),
     )
@@ -70,7 +68,7 @@ def cpus_allowed(place: Place) -> Iterator[Finding]:
 
 
 def _of_several_nodes(place: Place) -> Iterator[Finding]:
-    allowed, there = set(place.environment.limits.cpus_allowed), place.environment.machine.cpus_total
+    allowed, there = set(place.limits.cpus_allowed), place.machine.cpus_total
     spanned = [node.id for node in place.nodes if allowed & set(node.cpus)]
     if len(spanned) > 1:
         cut = there is not None and len(allowed) < there
@@ -88,7 +86,7 @@ def _of_several_nodes(place: Place) -> Iterator[Finding]:
 
 
 def _parts_of_cores(place: Place) -> Iterator[Finding]:
-    allowed = set(place.environment.limits.cpus_allowed)
+    allowed = set(place.limits.cpus_allowed)
     cores = [core for package in place.topology.packages or [] for core in package.cores]
     shared = [core for core in cores if allowed & set(core) and not allowed.issuperset(core)]
     if shared:
@@ -105,8 +103,7 @@ def _parts_of_cores(place: Place) -> Iterator[Finding]:
 
 def cpu_kinds(place: Place) -> Iterator[Finding]:
     """Whether threads may land on CPUs that are slower than others."""
-    machine = place.environment.machine
-    allowed, kinds = set(place.environment.limits.cpus_allowed), machine.cpu_kinds or []
+    allowed, kinds = set(place.limits.cpus_allowed), place.machine.cpu_kinds or []
     there = _by_kind(kinds, allowed)
     within = {name: cpus for name, cpus in there.items() if cpus}
     evidence = [f"{name}: CPUs {cpus} of those allowed" for name, cpus in within.items()]
@@ -159,18 +156,17 @@ def cpu_contention(place: Place) -> Iterator[Finding]:
 
 def cpu_frequency(place: Place) -> Iterator[Finding]:
     """Whether CPUs run at their full clock, and how long they take to wake."""
-    machine = place.environment.machine
-    if machine.governor is not None and machine.governor != "performance":
+    if place.machine.governor is not None and place.machine.governor != "performance":
         yield Finding(
-            summary=f"the frequency governor is {machine.governor!r}: CPUs slow down while they wait for the GPU",
+            summary=f"the frequency governor is {place.machine.governor!r}: CPUs slow down while they wait for the GPU",
             about=[FactId("machine", "governor")],
-            values=[machine.governor],
+            values=[place.machine.governor],
             evidence=["cpufreq/scaling_governor"],
             distorts=[*SLOWED],
             advice="on the host, as root, choose the governor 'performance' for the time of measuring",
             fix=["cpupower frequency-set -g performance"],
         )
-    if machine.turbo is False:
+    if place.machine.turbo is False:
         yield Finding(
             severity="note",
             summary="turbo is off: steadier, and slower on the CPU than the same machine with turbo",
@@ -179,12 +175,13 @@ def cpu_frequency(place: Place) -> Iterator[Finding]:
             distorts=[*SLOWED],
             at_most=2.0,
         )
-    if machine.deepest_idle_s is not None and machine.deepest_idle_s > SLOW_WAKE_UP_S:
+    if place.machine.deepest_idle_s is not None and place.machine.deepest_idle_s > SLOW_WAKE_UP_S:
         yield Finding(
             severity="note",
-            summary=f"an idle CPU may take {format_time(machine.deepest_idle_s)} to wake: seen after waits that block",
+            summary=f"an idle CPU may take {format_time(place.machine.deepest_idle_s)} to wake: seen after waits "
+            "that block",
             about=[FactId("machine", "deepest_idle_s")],
-            values=[format_time(machine.deepest_idle_s)],
+            values=[format_time(place.machine.deepest_idle_s)],
             evidence=["cpuidle/state*/latency"],
             distorts=["launch"],
             advice="for the smallest times, on the host, as root, allow only the quick idle states",
@@ -194,21 +191,20 @@ def cpu_frequency(place: Place) -> Iterator[Finding]:
 
 def clock(place: Place) -> Iterator[Finding]:
     """Whether reading the clock costs about nothing."""
-    machine = place.environment.machine
     bad = _is_slow_clock(place)
-    unusual = machine.architecture == "x86_64" and machine.clocksource not in (None, "tsc")
+    unusual = place.machine.architecture == "x86_64" and place.machine.clocksource not in (None, "tsc")
     if not (bad or unusual):
         return
-    quick = machine.clocksource in QUICK_CLOCK_SOURCES and not bad
+    quick = place.machine.clocksource in QUICK_CLOCK_SOURCES and not bad
     yield Finding(
         severity="note" if quick else "warning",
-        summary=f"the clock is read from {machine.clocksource or 'an unknown source'}, at "
-        f"{format_time(machine.clock_s)} a reading",
-        values=[machine.clocksource or ""],
-        reading=machine.clock_s,
+        summary=f"the clock is read from {place.machine.clocksource or 'an unknown source'}, at "
+        f"{format_time(place.machine.clock_s)} a reading",
+        values=[place.machine.clocksource or ""],
+        reading=place.machine.clock_s,
         evidence=[
             "clocksource0/current_clocksource",
-            f"its smallest step: {format_time(machine.clock_resolution_s)}",
+            f"its smallest step: {format_time(place.machine.clock_resolution_s)}",
         ],
         distorts=[] if quick else ["launch", "everything on the CPU"],
         advice=None
@@ -220,9 +216,8 @@ def clock(place: Place) -> Iterator[Finding]:
 
 def _is_slow_clock(place: Place) -> bool:
     """Under a profiler or its like it is Python that takes so long."""
-    machine = place.environment.machine
-    slow = _exceeds(machine.clock_s, SLOW_CLOCK_S) or _exceeds(machine.clock_resolution_s, COARSE_CLOCK_S)
-    return slow and not place.environment.software.hooks
+    slow = _exceeds(place.machine.clock_s, SLOW_CLOCK_S) or _exceeds(place.machine.clock_resolution_s, COARSE_CLOCK_S)
+    return slow and not place.software.hooks
 
 
 def _exceeds(reading_s: float | None, limit_s: float) -> bool:

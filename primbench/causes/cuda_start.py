@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from primbench.causes import has_gpus
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.environment.cuda_driver import STARTS
 from primbench.environment.gpu_code import BY_COMPILING, NOT_AT_ALL, lacking
 
@@ -26,18 +25,17 @@ _NOT_ALLOWED = {"EPERM", "EACCES"}
 
 def cuda_start(place: Place) -> Iterator[Finding]:
     """Whether CUDA starts on the GPUs that NVML lists."""
-    devices = place.environment.devices
-    if devices.cuda in (None, STARTS) or not place.gpus:
+    if place.devices.cuda in (None, STARTS) or not place.gpus:
         return
-    refused = devices.refused_files or {}
+    refused = place.devices.refused_files or {}
     yield Finding(
         severity="problem",
-        summary=f"NVML lists {_gpus(len(place.gpus))}, and CUDA does not start: {devices.cuda}",
-        values=[str(devices.cuda), *refused],
+        summary=f"NVML lists {_gpus(len(place.gpus))}, and CUDA does not start: {place.devices.cuda}",
+        values=[str(place.devices.cuda), *refused],
         evidence=[
             "cuInit()",
             *(f"open() of {path}: {error}" for path, error in refused.items()),
-            f"device files: {', '.join(devices.gpu_files or []) or 'none'}",
+            f"device files: {', '.join(place.devices.gpu_files or []) or 'none'}",
         ],
         advice=_to_start(place, refused),
         fix=[] if place.in_container else ["nvidia-modprobe -u -c 0"],
@@ -69,7 +67,7 @@ _WAYS = {
 
 def gpu_code(place: Place) -> Iterator[Finding]:
     """Whether the libraries that are loaded bring code for the GPUs that there are."""
-    found = place.environment.software.gpu_code or {}
+    found = place.software.gpu_code or {}
     own = {name: code for name, code in found.items() if not _OF_CUDA.fullmatch(name)}
     for capability in sorted({gpu.compute_capability for gpu in place.gpus if gpu.compute_capability}):
         yield from _unlike(place, lacking(own, capability), capability)
@@ -82,7 +80,7 @@ def _unlike(place: Place, ways: Mapping[str, str], capability: str) -> Iterator[
 
 
 def _lacks(place: Place, names: list[str], capability: str, what: str) -> Finding:
-    found = place.environment.software.gpu_code or {}
+    found = place.software.gpu_code or {}
     return Finding(
         summary=f"{listed(names)} brought no code for a GPU of compute capability {capability}: {what}",
         values=[*names, capability],

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from primbench.causes import OF_FILES
 from primbench.causes.confinement import IN_LAYERS
 from primbench.compare.sides import identity
-from primbench.compare.suspect import Suspect
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.cause import Cause, Finding, Suspect, listed, of
 from primbench.environment.bytecode import KEPT
 from primbench.environment.filesystems import NETWORK_LIKE, WORKING_FOLDER, is_on_root, kind_of
 from primbench.system.meaning import FactId
@@ -31,11 +29,10 @@ COMPILING = """python3 -m compileall -q "$(python3 -c 'import sysconfig; print(s
 
 def filesystems(place: Place) -> Iterator[Finding]:
     """Whether data, packages or caches come over a network or through a program, or are lost with the container."""
-    confinement = place.environment.confinement
-    yield from _far_away(place, confinement.filesystems or {})
-    yield from _far_mounts(place, confinement.far_mounts or {})
+    yield from _far_away(place, place.confinement.filesystems or {})
+    yield from _far_mounts(place, place.confinement.far_mounts or {})
     if place.in_container:
-        yield from _lost(place, confinement.filesystems or {})
+        yield from _lost(place, place.confinement.filesystems or {})
 
 
 def _far_away(place: Place, found: dict[str, str]) -> Iterator[Finding]:
@@ -67,7 +64,7 @@ def _far_mounts(place: Place, found: dict[str, str]) -> Iterator[Finding]:
 
 def _lost(place: Place, found: dict[str, str]) -> Iterator[Finding]:
     """Caches in the layer that a container writes to."""
-    caches = place.environment.software.caches or {}
+    caches = place.software.caches or {}
     lost = [
         name
         for name, state in caches.items()
@@ -104,9 +101,9 @@ def bytecode(place: Place) -> Iterator[Finding]:
 
 def _compiled_anew(place: Place) -> dict[str, str]:
     """Package -> why its .pyc files are not there the next time."""
-    python = (place.environment.confinement.filesystems or {}).get("Python", "")
+    python = (place.confinement.filesystems or {}).get("Python", "")
     in_layer = place.in_container and python.startswith(IN_LAYERS)
-    found = place.environment.software.uncompiled or {}
+    found = place.software.uncompiled or {}
     return {name: LOST if how == KEPT else how for name, how in found.items() if how != KEPT or in_layer}
 
 
@@ -130,13 +127,16 @@ def _kinds_of(records: Sequence[Record]) -> set[str]:
 
 def io_uring(place: Place) -> Iterator[Finding]:
     """Whether files may be read by io_uring, which default profiles of containers refuse."""
-    confinement = place.environment.confinement
-    if confinement.io_uring not in (None, "allowed"):
+    if place.confinement.io_uring not in (None, "allowed"):
         yield Finding(
             severity="note",
-            summary=f"io_uring is refused ({confinement.io_uring}): what reads files by it falls back to slower calls",
-            values=[str(confinement.io_uring)],
-            evidence=["io_uring_setup()", f"seccomp: {confinement.seccomp or 'unknown'}, kernel.io_uring_disabled"],
+            summary=f"io_uring is refused ({place.confinement.io_uring}): what reads files by it falls back to slower "
+            "calls",
+            values=[str(place.confinement.io_uring)],
+            evidence=[
+                "io_uring_setup()",
+                f"seccomp: {place.confinement.seccomp or 'unknown'}, kernel.io_uring_disabled",
+            ],
             advice=place.advice(
                 "allow it (sysctl kernel.io_uring_disabled=0)", engine="--security-opt seccomp=PROFILE that allows it"
             ),

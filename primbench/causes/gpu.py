@@ -6,9 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from primbench.causes import HARDWARE, STACK, has_gpus
-from primbench.compare.suspect import Suspect
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.cause import Cause, Finding, Suspect, listed, of
 from primbench.system.meaning import FactId
 from primbench.units import format_bytes
 from primbench.watching.gpu_causes import clocks_held_down, others_on_gpus, waits_for_copies, waits_for_launches
@@ -29,11 +27,10 @@ WSL_FILE = "/dev/dxg"  # the only one under WSL2, for GPUs of any maker
 
 def gpus_visible(place: Place) -> Iterator[Finding]:
     """Whether what is there of a driver and its GPUs is there as a whole."""
-    devices = place.environment.devices
-    if devices.gpus:
+    if place.devices.gpus:
         return
-    reason = devices.missing.get("gpus", "NVML lists none")
-    files, driver = devices.gpu_files or [], devices.driver_version
+    reason = place.devices.missing.get("gpus", "NVML lists none")
+    files, driver = place.devices.gpu_files or [], place.devices.driver_version
     hidden = place.variables.get("CUDA_VISIBLE_DEVICES")
     if place.pid is not None:
         yield Finding(
@@ -42,7 +39,7 @@ def gpus_visible(place: Place) -> Iterator[Finding]:
             about=[FactId("devices", "gpus")],
             evidence=[reason],
         )
-    elif devices.gpus == [] and hidden is not None:
+    elif place.devices.gpus == [] and hidden is not None:
         yield Finding(
             severity="note",
             summary="CUDA_VISIBLE_DEVICES hides every GPU",
@@ -126,15 +123,14 @@ def _to_use_the_files(place: Place) -> str:
 
 def gpu_files(place: Place) -> Iterator[Finding]:
     """Whether every GPU that NVML lists can be opened, and the device of unified memory, which CUDA needs."""
-    devices = place.environment.devices
-    if not place.gpus or devices.gpu_files is None or WSL_FILE in devices.gpu_files:
+    if not place.gpus or place.devices.gpu_files is None or WSL_FILE in place.devices.gpu_files:
         return
-    if lacking := _lacking_files(place, devices.gpu_files):
+    if lacking := _lacking_files(place, place.devices.gpu_files):
         yield Finding(
             severity="problem" if place.in_container else "warning",
             summary=f"not here: {listed(lacking)}; CUDA cannot start without",
             values=lacking,
-            evidence=[f"here: {', '.join(devices.gpu_files) or 'none'}"],
+            evidence=[f"here: {', '.join(place.devices.gpu_files) or 'none'}"],
             advice=place.advice(
                 "make them on the host, as root, before anything is started", engine="--gpus all", kubernetes=None
             ),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.system.meaning import FactId
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from primbench.doctor.finding import Severity
+    from primbench.doctor.cause import Severity
     from primbench.doctor.place import Place
     from primbench.spec.setting import Activity
     from primbench.system.gpu import Gpu
@@ -84,8 +83,7 @@ def _setting(
 
 def mps(place: Place) -> Iterator[Finding]:
     """Whether work goes through a multi-process service, which others may use, too."""
-    devices = place.environment.devices
-    if devices.mps_of_another:  # NVIDIA/nvidia-docker#1543
+    if place.devices.mps_of_another:  # NVIDIA/nvidia-docker#1543
         yield Finding(
             severity="problem",
             summary="the multi-process service here is another user's and serves that one alone: CUDA fails or hangs",
@@ -99,10 +97,10 @@ def mps(place: Place) -> Iterator[Finding]:
         )
         return
     shared = [f"cuda:{index}" for index, gpu in enumerate(place.gpus) if gpu.mps]
-    if devices.mps_control or shared:
+    if place.devices.mps_control or shared:
         yield Finding(
             summary="a multi-process service is at work here: kernels of several programs run side by side on a GPU",
-            evidence=(["its control pipe can be reached"] if devices.mps_control else [])
+            evidence=(["its control pipe can be reached"] if place.devices.mps_control else [])
             + ([f"NVML lists its clients on {listed(shared)}"] if shared else []),
             advice="compare only with places that have it, too: a program that cannot reach the pipe silently runs "
             "without; to measure without it, set CUDA_MPS_PIPE_DIRECTORY to an empty folder",

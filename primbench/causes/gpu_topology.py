@@ -6,9 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from primbench.causes.gpu import GPU_FILE
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
-from primbench.doctor.place import unseen
+from primbench.doctor.cause import Cause, Finding, listed, of
+from primbench.doctor.table import unseen
 from primbench.system.files import format_cpu_list
 from primbench.system.meaning import FactId
 
@@ -33,7 +32,7 @@ def gpu_node(place: Place) -> Iterator[Finding]:
 
 
 def _far_nodes(place: Place) -> Iterator[Finding]:
-    allowed = place.environment.limits.cpus_allowed
+    allowed = place.limits.cpus_allowed
     far = [(node, _devices_on(node, place)) for node in place.nodes if node.cpus and not {*allowed} & {*node.cpus}]
     far = [(node, devices) for node, devices in far if devices]
     if far:
@@ -106,8 +105,7 @@ def peer_access(place: Place) -> Iterator[Finding]:
 
 def iommu(place: Place) -> Iterator[Finding]:
     """Whether addresses between GPUs are translated on the way."""
-    machine = place.environment.machine
-    translated = [kind for kind in machine.iommu or [] if kind.startswith("DMA")]
+    translated = [kind for kind in place.machine.iommu or [] if kind.startswith("DMA")]
     if translated and len(place.gpus) > 1:
         yield Finding(
             summary="the IOMMU translates what GPUs send: between each other they go up to the root complex, or cannot",
@@ -118,15 +116,16 @@ def iommu(place: Place) -> Iterator[Finding]:
 
 def acs(place: Place) -> Iterator[Finding]:
     """Whether bridges send what GPUs say to each other up to the root complex and down again."""
-    machine = place.environment.machine
-    if machine.acs_redirect:
+    if place.machine.acs_redirect:
         yield Finding(
-            summary=f"{len(machine.acs_redirect)} of the bridges above the GPUs redirect what these send each other: "
-            "it takes longer, or never arrives",  # NVIDIA/nccl#2079, aikitoria/open-gpu-kernel-modules#6
-            values=[len(machine.acs_redirect)],
-            evidence=[f"ACS control of {listed(machine.acs_redirect[:4])}: request redirect is on (PCI config space)"],
+            summary=f"{len(place.machine.acs_redirect)} of the bridges above the GPUs redirect what these send each "
+            "other: it takes longer, or never arrives",  # NVIDIA/nccl#2079, aikitoria/open-gpu-kernel-modules#6
+            values=[len(place.machine.acs_redirect)],
+            evidence=[
+                f"ACS control of {listed(place.machine.acs_redirect[:4])}: request redirect is on (PCI config space)"
+            ],
             advice="on the host, switch ACS off in the firmware or, as root, for each of them",
-            fix=[f"setpci -s {bridge} ECAP_ACS+0x6.w=0000" for bridge in machine.acs_redirect],
+            fix=[f"setpci -s {bridge} ECAP_ACS+0x6.w=0000" for bridge in place.machine.acs_redirect],
         )
 
 
@@ -149,7 +148,7 @@ def fabric(place: Place) -> Iterator[Finding]:
 
 def pci_tree(place: Place) -> Iterator[Finding]:
     """Whether a hypervisor shows which devices are near each other, by which NCCL chooses its ways."""
-    hypervisor = place.environment.machine.virtualization
+    hypervisor = place.machine.virtualization
     addresses = [gpu.pci_address for gpu in place.gpus if gpu.pci_address]
     on_one_bus = len(addresses) > 1 and len({address.rpartition(":")[0] for address in addresses}) == 1
     if on_one_bus and hypervisor not in (None, "none") and _goes_over_pci(place) and not _is_told_the_tree(place):
@@ -168,11 +167,11 @@ def pci_tree(place: Place) -> Iterator[Finding]:
 def _goes_over_pci(place: Place) -> bool:
     """Whether there are adapters to choose, or GPUs that no NVLink joins."""
     kinds = {link.kind for gpu in place.gpu_places for link in gpu.links or []}
-    return bool(place.environment.machine.infiniband or kinds - {"NV"})
+    return bool(place.machine.infiniband or kinds - {"NV"})
 
 
 def _is_told_the_tree(place: Place) -> bool:
-    return "NCCL_TOPO_FILE" in place.variables or any("nccl" in path for path in place.environment.software.files or {})
+    return "NCCL_TOPO_FILE" in place.variables or any("nccl" in path for path in place.software.files or {})
 
 
 def visible_devices(place: Place) -> Iterator[Finding]:
@@ -180,7 +179,7 @@ def visible_devices(place: Place) -> Iterator[Finding]:
     chosen = place.variables.get("CUDA_VISIBLE_DEVICES")
     driver = _driver_version(place)
     number = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", driver)
-    boards = [path for path in place.environment.devices.gpu_files or [] if GPU_FILE.fullmatch(path)]
+    boards = [path for path in place.devices.gpu_files or [] if GPU_FILE.fullmatch(path)]
     if not chosen or number is None or len(chosen.split(",")) >= len(boards):
         return
     if (int(number[1]), int(number[2])) < QUICK_SUBSETS:
@@ -199,7 +198,7 @@ def visible_devices(place: Place) -> Iterator[Finding]:
 def _driver_version(place: Place) -> str:
     """Version of the GPU driver; "" where it is not known."""
     of_gpus = (gpu.driver_version for gpu in place.gpus)
-    return next(filter(None, (place.environment.devices.driver_version, *of_gpus)), "")
+    return next(filter(None, (place.devices.driver_version, *of_gpus)), "")
 
 
 def _are_shown(place: Place) -> bool:

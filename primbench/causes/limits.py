@@ -6,15 +6,14 @@ import math
 from typing import TYPE_CHECKING
 
 from primbench.causes import OF_FILES, ON_CPU
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.environment.threads import COME_LAST
 from primbench.watching.on_cpus import others_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.doctor.finding import Severity
+    from primbench.doctor.cause import Severity
     from primbench.doctor.place import Place
     from primbench.spec.setting import Activity
 
@@ -31,18 +30,21 @@ MANY_FILES = 2**20  # who starts a process closes all that may be open: over a m
 
 def priority(place: Place) -> Iterator[Finding]:
     """Whether other programs that want the same CPUs go first."""
-    limits = place.environment.limits
-    own, of_session = limits.niceness or 0, limits.session_niceness or 0
+    own, of_session = place.limits.niceness or 0, place.limits.session_niceness or 0
     last = [
         *([f"niceness {own}"] if own > 0 else []),
         *([f"niceness {of_session} of the session"] if of_session > 0 else []),
-        *([f"the scheduling policy {limits.scheduling}"] if limits.scheduling in COME_LAST else []),
-        *([f"a control group of weight {limits.cpu_weight}, where 100 is usual"] if limits.cpu_weight else []),
+        *([f"the scheduling policy {place.limits.scheduling}"] if place.limits.scheduling in COME_LAST else []),
+        *(
+            [f"a control group of weight {place.limits.cpu_weight}, where 100 is usual"]
+            if place.limits.cpu_weight
+            else []
+        ),
     ]
     if last:
         yield Finding(
             summary=f"others that want the same CPUs go first: {listed(last)}",
-            values=[own, of_session, limits.scheduling or "", limits.cpu_weight or 0],
+            values=[own, of_session, place.limits.scheduling or "", place.limits.cpu_weight or 0],
             evidence=[f"getpriority(), {place.proc}/autogroup, sched_getscheduler(), cpu.weight, cpu.shares"],
             advice=place.advice(
                 "start it without nice, chrt and CPUWeight=, or on CPUs that nobody else uses",
@@ -54,9 +56,8 @@ def priority(place: Place) -> Iterator[Finding]:
 
 def open_files(place: Place) -> Iterator[Finding]:
     """Whether enough files may be open at a time, and not so many that closing them all takes long."""
-    limits = place.environment.limits
-    files = math.inf if limits.open_files is None else limits.open_files
-    if "open_files" not in limits.missing and files > MANY_FILES:
+    files = math.inf if place.limits.open_files is None else place.limits.open_files
+    if "open_files" not in place.limits.missing and files > MANY_FILES:
         yield _open_files(
             place,
             severity="note",
@@ -92,21 +93,23 @@ def _open_files(place: Place, *, severity: Severity, files: float, summary: str,
 
 def descriptors(place: Place) -> Iterator[Finding]:
     """Whether more files are open than each program that is started should be given, or about as many as may be."""
-    limits = place.environment.limits
-    if limits.descriptors is not None and limits.descriptors >= NEARLY_ALL * (limits.open_files or math.inf):
+    if place.limits.descriptors is not None and place.limits.descriptors >= NEARLY_ALL * (
+        place.limits.open_files or math.inf
+    ):
         yield Finding(
             severity="problem",
-            summary=f"{limits.descriptors} of the {limits.open_files} files that may be open at a time are: what opens "
-            "more fails",
-            values=[limits.descriptors, limits.open_files or 0],
+            summary=f"{place.limits.descriptors} of the {place.limits.open_files} files that may be open at a "
+            "time are: what opens more fails",
+            values=[place.limits.descriptors, place.limits.open_files or 0],
             evidence=[f"{place.proc}/fd", "getrlimit(RLIMIT_NOFILE), the soft limit"],
             distorts=["data loading", "collective"],
             advice="close what is not needed any more (lsof -p shows what is open), or raise the limit",
         )
-    if limits.descriptors is not None and limits.descriptors > MANY_OPEN:
+    if place.limits.descriptors is not None and place.limits.descriptors > MANY_OPEN:
         yield Finding(
-            summary=f"{limits.descriptors} files are open: each program that is started is given a copy of the table",
-            values=[limits.descriptors],
+            summary=f"{place.limits.descriptors} files are open: each program that is started is given a copy of "
+            "the table",
+            values=[place.limits.descriptors],
             evidence=[f"{place.proc}/fd"],
             advice="let what starts it open its files with O_CLOEXEC, or close them",
         )
@@ -114,14 +117,14 @@ def descriptors(place: Place) -> Iterator[Finding]:
 
 def cpu_time(place: Place) -> Iterator[Finding]:
     """Whether a process may compute for as long as it likes, and is not killed after some time."""
-    limits = place.environment.limits
-    if limits.cpu_time_limit_s is not None:
+    if place.limits.cpu_time_limit_s is not None:
         yield Finding(
-            summary=f"each process is killed once its threads together have computed for {limits.cpu_time_limit_s:g} s",
-            values=[limits.cpu_time_limit_s],
+            summary=f"each process is killed once its threads together have computed for "
+            f"{place.limits.cpu_time_limit_s:g} s",
+            values=[place.limits.cpu_time_limit_s],
             evidence=["getrlimit(RLIMIT_CPU), the soft limit"],
             advice=place.advice(
-                "take the limit away (limits.conf, LimitCPU=, ulimit -t), or ask the batch system for more time",
+                "take the limit away (place.limits.conf, LimitCPU=, ulimit -t), or ask the batch system for more time",
                 engine="without --ulimit cpu=",
             ),
         )
@@ -129,25 +132,23 @@ def cpu_time(place: Place) -> Iterator[Finding]:
 
 def realtime_time(place: Place) -> Iterator[Finding]:
     """Whether who runs before all others, under fifo or rr, may do so for as long as it likes."""
-    limits = place.environment.limits
-    if limits.realtime_limit_s is not None and limits.scheduling in REAL_TIME:
+    if place.limits.realtime_limit_s is not None and place.limits.scheduling in REAL_TIME:
         yield Finding(
-            summary=f"under the policy {limits.scheduling} it is killed once a thread has computed for "
-            f"{limits.realtime_limit_s:g} s without sleeping",
-            values=[limits.realtime_limit_s],
+            summary=f"under the policy {place.limits.scheduling} it is killed once a thread has computed for "
+            f"{place.limits.realtime_limit_s:g} s without sleeping",
+            values=[place.limits.realtime_limit_s],
             evidence=["getrlimit(RLIMIT_RTTIME), the soft limit", "sched_getscheduler()"],
             at_most=1.0,
-            advice="take the limit away (LimitRTTIME=, limits.conf), or run under the usual policy",
+            advice="take the limit away (LimitRTTIME=, place.limits.conf), or run under the usual policy",
         )
 
 
 def io_limits(place: Place) -> Iterator[Finding]:
     """Whether reading from disks and writing to them is held to so many bytes or operations a second."""
-    limits = place.environment.limits
-    if limits.io_limits:
+    if place.limits.io_limits:
         yield Finding(
-            summary=f"reading or writing is limited: {listed(limits.io_limits)} (bytes or operations a second)",
-            values=[*limits.io_limits],
+            summary=f"reading or writing is limited: {listed(place.limits.io_limits)} (bytes or operations a second)",
+            values=[*place.limits.io_limits],
             evidence=["io.max or blkio.throttle.*_device of the control groups; devices as in /sys/dev/block"],
             advice=place.advice(
                 "take the limit away (IOReadBandwidthMax= and its like), or read from a tmpfs",

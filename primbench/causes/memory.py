@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from primbench.causes import OF_FILES, ON_CPU
 from primbench.causes.gpu import WSL_FILE
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.runtimes.runtime import DOCKER_SHM_BYTES
 from primbench.system.files import format_cpu_list
 from primbench.system.meaning import FactId
@@ -30,8 +29,7 @@ NO_MEMORY = r"Cannot allocate memory|MemoryError|[Oo]ut of memory"
 
 def memory_policy(place: Place) -> Iterator[Finding]:
     """Whether this process may say which node its memory comes from."""
-    confinement = place.environment.confinement
-    answers = {"set_mempolicy": confinement.set_mempolicy, "mbind": confinement.mbind}
+    answers = {"set_mempolicy": place.confinement.set_mempolicy, "mbind": place.confinement.mbind}
     denied = {call: answer for call, answer in answers.items() if answer not in (None, "allowed")}
     if not denied:
         return
@@ -57,15 +55,14 @@ def memory_policy(place: Place) -> Iterator[Finding]:
 
 def memory_nodes(place: Place) -> Iterator[Finding]:
     """Whether the memory that may be used is beside the CPUs that may be used."""
-    limits = place.environment.limits
-    memory = limits.memory_nodes_allowed
+    memory = place.limits.memory_nodes_allowed
     far = [
         node.id
         for node in place.nodes
         if memory is not None
         and node.has_memory
         and node.id not in memory
-        and not set(node.cpus).isdisjoint(limits.cpus_allowed)
+        and not set(node.cpus).isdisjoint(place.limits.cpus_allowed)
     ]
     if far:
         nodes = f"node{'s' if len(far) > 1 else ''} {listed(far)}"
@@ -82,7 +79,7 @@ def memory_nodes(place: Place) -> Iterator[Finding]:
 
 def memory_held(place: Place) -> Iterator[Finding]:
     """Whether a process that runs has its memory beside its CPUs, and by which policy it was placed."""
-    allowed, by_node = place.environment.limits.cpus_allowed, place.held.by_node or {}
+    allowed, by_node = place.limits.cpus_allowed, place.held.by_node or {}
     far = [node.id for node in place.nodes if by_node.get(node.id) and not {*allowed} & {*node.cpus}]
     share = sum(by_node[node] for node in far) / max(1, sum(by_node.values()))
     if share > FAR_FRACTION:
@@ -106,8 +103,7 @@ def _sizes(of: Mapping[int, int] | Mapping[str, int]) -> str:
 
 def numa_balancing(place: Place) -> Iterator[Finding]:
     """Whether the kernel moves pages between nodes by itself, at the cost of whoever touches them."""
-    machine = place.environment.machine
-    if machine.numa_balancing and len(place.nodes) > 1:
+    if place.machine.numa_balancing and len(place.nodes) > 1:
         yield Finding(
             summary="the kernel moves pages between nodes by itself: pauses of milliseconds in any thread",
             evidence=["/proc/sys/kernel/numa_balancing: on", f"{len(place.nodes)} nodes"],
@@ -119,8 +115,7 @@ def numa_balancing(place: Place) -> Iterator[Finding]:
 
 def huge_pages(place: Place) -> Iterator[Finding]:
     """Whether memory can come in huge pages."""
-    machine, confinement = place.environment.machine, place.environment.confinement
-    if machine.transparent_hugepage == "never":
+    if place.machine.transparent_hugepage == "never":
         yield Finding(
             summary="no transparent huge pages: pageable copies and the registration of buffers are slower",
             about=[FactId("machine", "transparent_hugepage")],
@@ -128,13 +123,13 @@ def huge_pages(place: Place) -> Iterator[Finding]:
             advice="on the host, as root, allow them to programs that ask",
             fix=["echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"],
         )
-    elif confinement.transparent_hugepage_disabled:
+    elif place.confinement.transparent_hugepage_disabled:
         yield Finding(
             summary="transparent huge pages are switched off for this process, and for those it starts",
             about=[FactId("confinement", "transparent_hugepage_disabled")],
             evidence=[
                 "prctl(PR_GET_THP_DISABLE): 1",
-                f"the machine's choice: {machine.transparent_hugepage or 'unknown'}",
+                f"the machine's choice: {place.machine.transparent_hugepage or 'unknown'}",
             ],
             advice="find who started this process so: the switch is inherited (prctl PR_SET_THP_DISABLE)",
         )
@@ -142,12 +137,11 @@ def huge_pages(place: Place) -> Iterator[Finding]:
 
 def shared_memory(place: Place) -> Iterator[Finding]:
     """Whether /dev/shm holds what NCCL's ranks and data loaders hand each other."""
-    limits = place.environment.limits
-    size = limits.shm_bytes
+    size = place.limits.shm_bytes
     several = len(place.gpus) > 1
     if size is None or size >= ENOUGH_SHM_BYTES or (size > DOCKER_SHM_BYTES and not several):
         return
-    free = limits.shm_free_bytes
+    free = place.limits.shm_free_bytes
     yield Finding(
         severity="problem" if several else "warning",
         summary=f"/dev/shm holds {format_bytes(size)} only: once it is full, NCCL fails or goes a slower way, and "
@@ -165,12 +159,12 @@ def shared_memory(place: Place) -> Iterator[Finding]:
 
 def locked_pages(place: Place) -> Iterator[Finding]:
     """Whether all memory of this process is locked: the kernel brings in each page that is asked for, used or not."""
-    confinement = place.environment.confinement
-    if confinement.locked_bytes is not None and confinement.locked_bytes > MUCH_LOCKED_BYTES:
+    if place.confinement.locked_bytes is not None and place.confinement.locked_bytes > MUCH_LOCKED_BYTES:
         yield Finding(
             severity="note",
-            summary=f"{format_bytes(confinement.locked_bytes)} of memory are locked: what is new is filled at once",
-            values=[format_bytes(confinement.locked_bytes)],
+            summary=f"{format_bytes(place.confinement.locked_bytes)} of memory are locked: what is new is "
+            "filled at once",
+            values=[format_bytes(place.confinement.locked_bytes)],
             evidence=[f"{place.proc}/status VmLck"],
             at_least=0.5,
             at_most=3.0,
@@ -180,14 +174,13 @@ def locked_pages(place: Place) -> Iterator[Finding]:
 
 def locked_memory(place: Place) -> Iterator[Finding]:
     """Whether RDMA can register its buffers. CUDA's pinned memory is not counted in this limit."""
-    limits, machine = place.environment.limits, place.environment.machine
-    limit = limits.memlock_bytes
-    if machine.infiniband and limit is not None and limit < ENOUGH_MEMLOCK_BYTES:
+    limit = place.limits.memlock_bytes
+    if place.machine.infiniband and limit is not None and limit < ENOUGH_MEMLOCK_BYTES:
         yield Finding(
             severity="problem",
             summary=f"only {format_bytes(limit)} may be locked: RDMA cannot register its buffers",
             values=[format_bytes(limit)],
-            evidence=["RLIMIT_MEMLOCK", f"adapters: {listed(machine.infiniband)}"],
+            evidence=["RLIMIT_MEMLOCK", f"adapters: {listed(place.machine.infiniband)}"],
             advice=place.advice(
                 "raise the limit (ulimit -l unlimited, /etc/security/limits.conf, LimitMEMLOCK=infinity)",
                 engine="--ulimit memlock=-1",
@@ -198,7 +191,7 @@ def locked_memory(place: Place) -> Iterator[Finding]:
 
 def pinned_memory(place: Place) -> Iterator[Finding]:
     """Whether pinned memory is scarce, as under WSL2: Windows grants it, not Linux (CUDA on WSL User Guide)."""
-    if place.gpus and WSL_FILE in (place.environment.devices.gpu_files or []):
+    if place.gpus and WSL_FILE in (place.devices.gpu_files or []):
         yield Finding(
             severity="note",
             summary="under WSL2 pinned memory is scarce: allocating it fails at about half of what the machine has",
@@ -210,8 +203,7 @@ def pinned_memory(place: Place) -> Iterator[Finding]:
 
 def memory_limit(place: Place) -> Iterator[Finding]:
     """Whether a limit has ended processes here, or is to be reckoned with."""
-    limits, machine = place.environment.limits, place.environment.machine
-    limit, kills = limits.memory_limit_bytes, limits.out_of_memory_kills
+    limit, kills = place.limits.memory_limit_bytes, place.limits.out_of_memory_kills
     if kills:
         yield Finding(
             severity="problem" if limit is not None else "warning",  # by no limit: any program, at any time since boot
@@ -224,12 +216,12 @@ def memory_limit(place: Place) -> Iterator[Finding]:
             ],
             advice=place.advice("raise the memory limit of the job, or measure smaller sizes", engine="--memory SIZE"),
         )
-    elif limit is not None and (machine.memory_bytes is None or limit < machine.memory_bytes):
+    elif limit is not None and (place.machine.memory_bytes is None or limit < place.machine.memory_bytes):
         yield Finding(
             severity="note",
-            summary=f"at most {format_bytes(limit)} of the machine's {format_bytes(machine.memory_bytes)}, file cache "
-            "and pinned buffers included",
-            values=[format_bytes(limit), format_bytes(machine.memory_bytes)],
+            summary=f"at most {format_bytes(limit)} of the machine's {format_bytes(place.machine.memory_bytes)}, file "
+            "cache and pinned buffers included",
+            values=[format_bytes(limit), format_bytes(place.machine.memory_bytes)],
             distorts=[],
             evidence=["memory.max, memory.high or memory.limit_in_bytes of the control groups"],
         )
@@ -237,7 +229,7 @@ def memory_limit(place: Place) -> Iterator[Finding]:
 
 def own_memory(place: Place) -> Iterator[Finding]:
     """Whether each process may have as much memory as the machine has, stacks of its threads among it."""
-    limits, there = place.environment.limits, place.environment.machine.memory_bytes
+    limits, there = place.limits, place.machine.memory_bytes
     for name, limit in (("RLIMIT_DATA", limits.data_bytes), ("RLIMIT_AS", limits.address_space_bytes)):
         if limit is not None and there is not None and limit < there:
             yield Finding(

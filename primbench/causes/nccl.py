@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.environment.rdma import AMAZON, NOT_FOUND, of_amazon
 from primbench.system.meaning import FactId
 
@@ -70,8 +69,7 @@ def _is_off(name: str, given: Mapping[str, str]) -> bool:
 
 def nccl_files(place: Place) -> Iterator[Finding]:
     """Whether a file does the same, unseen by whoever only looks at the environment."""
-    software = place.environment.software
-    files = {path: digest for path, digest in (software.files or {}).items() if "nccl" in path}
+    files = {path: digest for path, digest in (place.software.files or {}).items() if "nccl" in path}
     if files:
         yield Finding(
             severity="note",
@@ -84,9 +82,8 @@ def nccl_files(place: Place) -> Iterator[Finding]:
 
 def nccl_plugin(place: Place) -> Iterator[Finding]:
     """Whether the loader finds the network plugin that NCCL is told to take, or that the adapters need."""
-    software = place.environment.software
-    lost = [name for name, where in (software.nccl_plugins or {}).items() if where == NOT_FOUND]
-    needing, asked = of_amazon(place.environment.machine.infiniband_vendors), "NCCL_NET_PLUGIN" in place.variables
+    lost = [name for name, where in (place.software.nccl_plugins or {}).items() if where == NOT_FOUND]
+    needing, asked = of_amazon(place.machine.infiniband_vendors), "NCCL_NET_PLUGIN" in place.variables
     reasons = [
         *([f"NCCL_NET_PLUGIN={place.variables['NCCL_NET_PLUGIN']}"] if asked else []),
         *([f"adapters of Amazon's (vendor {AMAZON}): {listed(needing)}"] if needing else []),

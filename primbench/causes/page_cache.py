@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.causes import OF_FILES
-from primbench.compare.suspect import Suspect
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding
-from primbench.doctor.place import unseen
+from primbench.doctor.cause import Cause, Finding, Suspect, of
+from primbench.doctor.table import unseen
 from primbench.system.meaning import FactId
 from primbench.units import format_bytes, format_percent
 
@@ -29,7 +27,7 @@ EXPLAINED = 0.5
 
 def page_cache(place: Place) -> Iterator[Finding]:
     """Whether files stay in memory that were read once, and no tasks wait for memory."""
-    limits, waiting = place.environment.limits, place.contention.memory_waiting_fraction or 0.0
+    limits, waiting = place.limits, place.contention.memory_waiting_fraction or 0.0
     limit, reread = limits.memory_limit_bytes, limits.reread_bytes or 0
     if limit is not None:
         yield from unseen(place, *of("contention", "memory_waiting_fraction"), *of("limits", "reread_bytes"))
@@ -43,7 +41,7 @@ def page_cache(place: Place) -> Iterator[Finding]:
             f"{format_percent(waiting)} of the last 10 s",
         )
     elif (again := place.contention.reread_bytes_per_s or 0.0) > MUCH_READ_BYTES_PER_S:
-        available, there = place.environment.machine.memory_available_bytes, place.environment.machine.memory_bytes
+        available, there = place.machine.memory_available_bytes, place.machine.memory_bytes
         yield _short_of_memory(
             place,
             f"{format_bytes(round(again))} of files a second are read again, as the machine has no memory to keep them",

@@ -8,8 +8,7 @@ from primbench.compare.differing import placement
 from primbench.compare.effects import changes_of
 from primbench.compare.neighbour import neighbours
 from primbench.compare.stopped import stopped_threads
-from primbench.compare.suspect import LATE, Suspect
-from primbench.doctor.cause import Cause
+from primbench.doctor.cause import LATE, Cause, Suspect
 from primbench.system.files import format_cpu_list
 from primbench.watching.on_cpus import is_stopped
 from primbench.watching.waits import sleeps, slow_workers, threads_in_turn

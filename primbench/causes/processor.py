@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from primbench.causes import OF_CODE, OF_THREADS
 from primbench.compare.implementations import other_implementations
-from primbench.compare.suspect import Suspect
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.cause import Cause, Finding, Suspect, listed, of
 from primbench.system.meaning import FactId
 
 if TYPE_CHECKING:
@@ -34,11 +32,10 @@ OLD_KERNELS = {
 
 def vector_instructions(place: Place) -> Iterator[Finding]:
     """Whether libraries find the vector instructions for which they have their quick kernels, and take these."""
-    machine = place.environment.machine
-    if machine.vectors is not None and AVX2 not in machine.vectors:
-        yield from _hidden(machine)
+    if place.machine.vectors is not None and AVX2 not in place.machine.vectors:
+        yield from _hidden(place.machine)
     else:
-        yield from _left_aside(place.environment.software.blas or [])
+        yield from _left_aside(place.software.blas or [])
 
 
 def _hidden(machine: Machine) -> Iterator[Finding]:
@@ -72,15 +69,14 @@ def _left_aside(loaded: list[Blas]) -> Iterator[Finding]:
 
 def emulation(place: Place) -> Iterator[Finding]:
     """Whether a program interprets the instructions of this one, as where an image is of another architecture."""
-    machine = place.environment.machine
-    if machine.emulator in (None, "none"):
+    if place.machine.emulator in (None, "none"):
         return
     yield Finding(
         severity="problem",
-        summary=f"{machine.emulator} stands in for an {machine.architecture} processor: it takes 10 to 20 times "
-        "as long",  # nextstrain/docker-base#35, docker/for-mac#6641
-        values=[str(machine.emulator), machine.architecture],
-        evidence=["/proc/thread-self/exe, /proc/cpuinfo", f"uname: {machine.architecture}"],
+        summary=f"{place.machine.emulator} stands in for an {place.machine.architecture} processor: it takes 10 to "
+        "20 times as long",  # nextstrain/docker-base#35, docker/for-mac#6641
+        values=[str(place.machine.emulator), place.machine.architecture],
+        evidence=["/proc/thread-self/exe, /proc/cpuinfo", f"uname: {place.machine.architecture}"],
         advice=place.advice(
             "use programs of the machine's own architecture", engine="--platform of the machine, with an image of that"
         ),
@@ -89,7 +85,7 @@ def emulation(place: Place) -> Iterator[Finding]:
 
 def sockets(place: Place) -> Iterator[Finding]:
     """Whether CPUs are shown as the cores of few sockets, by which some programs choose how many threads they start."""
-    cores = place.environment.machine.cores_by_package or []
+    cores = place.machine.cores_by_package or []
     if len(cores) > 1 and set(cores) == {1}:
         yield Finding(
             summary=f"{len(cores)} sockets of one core each: programs that count sockets, or the cores of one, start "
@@ -98,7 +94,7 @@ def sockets(place: Place) -> Iterator[Finding]:
             distorts=[],  # by itself, as those that count CPUs are none the slower
             evidence=[
                 "/sys/devices/system/cpu/cpuN/topology/physical_package_id",
-                f"a hypervisor's choice: {place.environment.machine.virtualization or 'unknown'}",
+                f"a hypervisor's choice: {place.machine.virtualization or 'unknown'}",
             ],
             advice="let the virtual machine have its CPUs as the cores of one socket: cores=8,sockets=1 in place of "
             "sockets=8 (QEMU's -smp, libvirt's <topology>, Proxmox), cpuid.coresPerSocket (VMware)",
@@ -137,7 +133,7 @@ CAUSES = (
     # After variables that choose code, before libraries and packages that bring it.
     Cause("implementations", upstream=12, between=other_implementations),
     Cause("vector-instructions", slows=("everything on the CPU", "data loading"), reads=of("machine", "vectors"),
-          where=lambda place: place.environment.machine.architecture == "x86_64", here=vector_instructions),
+          where=lambda place: place.machine.architecture == "x86_64", here=vector_instructions),
     # One CPU of 8 computed: ollama/ollama#7359.
     Cause("sockets", title="sockets of one core each", slows=("everything on the CPU",), works=OF_THREADS, upstream=8.5,
           reads=of("machine", "cores_by_package"), here=sockets, between=threads_by_sockets),

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.causes import has_adapters
-from primbench.compare.suspect import Suspect
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.cause import Cause, Finding, Suspect, listed, of
 from primbench.environment.rdma import by_port, of_amazon
 
 if TYPE_CHECKING:
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 
     from primbench.compare.beside import Beside
     from primbench.compare.sides import Side
-    from primbench.doctor.finding import Severity
+    from primbench.doctor.cause import Severity
     from primbench.doctor.place import Place
     from primbench.environment.rdma import RoceAddress
 
@@ -27,7 +25,7 @@ _BY_HOST = "what a GPU sends to another machine goes through this one's memory"
 
 def rdma_files(place: Place) -> Iterator[Finding]:
     """Whether the adapters that /sys shows can be opened, too: a container has files of them if it is given them."""
-    adapters, files = place.environment.machine.infiniband or [], place.environment.devices.infiniband_files
+    adapters, files = place.machine.infiniband or [], place.devices.infiniband_files
     if files is None:
         return
     verbs = [path for path in files if "uverbs" in path]
@@ -56,24 +54,23 @@ def _severity(place: Place) -> Severity:
 
 def gpu_direct(place: Place) -> Iterator[Finding]:
     """Whether adapters reach GPU memory themselves, by a module that is registered with them or by dma-buf."""
-    machine, devices = place.environment.machine, place.environment.devices
-    by_dma_buf = devices.driver_is_open is not False and (place.kernel_version or DMA_BUF_SINCE) >= DMA_BUF_SINCE
+    by_dma_buf = place.devices.driver_is_open is not False and (place.kernel_version or DMA_BUF_SINCE) >= DMA_BUF_SINCE
     if by_dma_buf:
         return
-    no_dma_buf = f"no dma-buf: kernel {machine.kernel}, the driver's modules are "
-    no_dma_buf += "open" if devices.driver_is_open else "not the open ones (/proc/driver/nvidia/version)"
-    if machine.peer_memory == []:
+    no_dma_buf = f"no dma-buf: kernel {place.machine.kernel}, the driver's modules are "
+    no_dma_buf += "open" if place.devices.driver_is_open else "not the open ones (/proc/driver/nvidia/version)"
+    if place.machine.peer_memory == []:
         yield Finding(
             summary=f"GPUDirect RDMA is off: {_BY_HOST}",
             evidence=["/sys/module has neither nvidia_peermem nor nv_peer_mem", no_dma_buf],
             advice="on each host, as root, load the module at boot, or install the driver's open modules",
             fix=["modprobe nvidia-peermem"],
         )
-    elif machine.peer_memory and machine.peer_memory_clients == []:  # NVIDIA/nccl#1939
-        modules = listed(machine.peer_memory)
+    elif place.machine.peer_memory and place.machine.peer_memory_clients == []:  # NVIDIA/nccl#1939
+        modules = listed(place.machine.peer_memory)
         yield Finding(
             summary=f"GPUDirect RDMA is off: {modules} is loaded and not registered with the adapters; {_BY_HOST}",
-            values=[*machine.peer_memory],
+            values=[*place.machine.peer_memory],
             evidence=[f"/sys/module: {modules}; /sys/kernel/mm/memory_peers: none", no_dma_buf],
             advice="install the adapters' drivers (MLNX_OFED, DOCA) and then NVIDIA's, which builds its module for "
             "those that are there; or install the driver's open modules",
@@ -82,7 +79,7 @@ def gpu_direct(place: Place) -> Iterator[Finding]:
 
 def gdrcopy(place: Place) -> Iterator[Finding]:
     """Whether the file of GDRCopy's module, where that is loaded, is here."""
-    if place.environment.machine.gdrdrv and place.environment.devices.gdrdrv_file is False:
+    if place.machine.gdrdrv and place.devices.gdrdrv_file is False:
         yield Finding(
             severity=_severity(place),
             summary="gdrdrv is loaded, and /dev/gdrdrv is not here: small copies to and from GPUs go by CUDA",
@@ -98,8 +95,7 @@ def gdrcopy(place: Place) -> Iterator[Finding]:
 
 def roce_addresses(place: Place) -> Iterator[Finding]:
     """Whether each adapter on Ethernet has an address of this place, and at one index: NCCL is told one for all."""
-    machine = place.environment.machine
-    ports = by_port(machine.roce_addresses or [])
+    ports = by_port(place.machine.roce_addresses or [])
     asked = place.variables.get("NCCL_IB_GID_INDEX", "").strip()
     wrong, reason = _wrong_by_order(ports, asked) if asked not in ("", "-1") else _wrong_by_itself(ports)
     if wrong:
@@ -153,8 +149,7 @@ def _network_of(side: Side) -> str | None:
 
 def _has_verbs(place: Place) -> bool:
     """Adapters beside GPUs, which are not all Amazon's: these have a way of their own."""
-    machine = place.environment.machine
-    return bool(place.gpus) and len(of_amazon(machine.infiniband_vendors)) != len(machine.infiniband or [])
+    return bool(place.gpus) and len(of_amazon(place.machine.infiniband_vendors)) != len(place.machine.infiniband or [])
 
 
 CAUSES = (
@@ -171,8 +166,8 @@ CAUSES = (
           reads=(*of("machine", "peer_memory"), *of("devices", "driver_is_open")), where=_has_verbs, here=gpu_direct),
     # A copy of few bytes takes 0.1 us by it, 6 to 7 us by cudaMemcpy: NVIDIA/gdrcopy, README.md.
     Cause("gdrcopy", slows=("collective", "copy"), upstream=8, reads=of("devices", "gdrdrv_file"),
-          where=lambda place: bool(place.environment.machine.gdrdrv), here=gdrcopy),
+          where=lambda place: bool(place.machine.gdrdrv), here=gdrcopy),
     Cause("roce-addresses", under="network", slows=("collective",), reads=of("machine", "roce_addresses"),
-          where=lambda place: has_adapters(place) or bool(place.environment.machine.roce_addresses),
+          where=lambda place: has_adapters(place) or bool(place.machine.roce_addresses),
           here=roce_addresses),
 )  # fmt: skip

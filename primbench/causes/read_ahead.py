@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.causes import OF_FILES
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.environment.disks import USUAL_BYTES
 from primbench.environment.filesystems import NETWORK_LIKE
 from primbench.units import format_bytes
@@ -22,11 +21,10 @@ RANK = 7
 
 def read_ahead(place: Place) -> Iterator[Finding]:
     """Whether the kernel reads as far ahead as it does unless told otherwise, on the disks that are used."""
-    confinement = place.environment.confinement
     little: dict[tuple[str, int], list[str]] = {}
-    for what, ahead_bytes in (confinement.read_ahead_bytes or {}).items():
+    for what, ahead_bytes in (place.confinement.read_ahead_bytes or {}).items():
         if ahead_bytes < USUAL_BYTES:
-            little.setdefault(((confinement.disks or {}).get(what, "a disk"), ahead_bytes), []).append(what)
+            little.setdefault(((place.confinement.disks or {}).get(what, "a disk"), ahead_bytes), []).append(what)
     for (disk, ahead_bytes), folders in little.items():
         yield Finding(
             summary=f"{disk} is read {format_bytes(ahead_bytes)} ahead at most: what is mapped or read by small pieces "

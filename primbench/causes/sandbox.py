@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.causes import SLOWED
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding
+from primbench.doctor.cause import Cause, Finding, of
 from primbench.environment.machine import GVISOR
 from primbench.units import format_time
 
@@ -20,17 +19,18 @@ RANK = 0
 
 def gvisor(place: Place) -> Iterator[Finding]:
     """Whether the kernel itself answers, and not gVisor."""
-    machine, confinement = place.environment.machine, place.environment.confinement
-    if machine.virtualization != GVISOR:
+    if place.machine.virtualization != GVISOR:
         return
-    packages = {where for what, where in (confinement.filesystems or {}).items() if what == "Python" or "files" in what}
+    packages = {
+        where for what, where in (place.confinement.filesystems or {}).items() if what == "Python" or "files" in what
+    }
     yield Finding(
         summary="gVisor stands in for the kernel: each system call goes through it, and each file that is opened or "
         "mapped, as in the import of a framework, through a program outside",
         evidence=[
-            f"virtualization: {machine.virtualization}; kernel {machine.kernel}",
-            f"a system call takes {format_time(confinement.system_call_s)}, opening a file "
-            f"{format_time(confinement.open_file_s)}",
+            f"virtualization: {place.machine.virtualization}; kernel {place.machine.kernel}",
+            f"a system call takes {format_time(place.confinement.system_call_s)}, opening a file "
+            f"{format_time(place.confinement.open_file_s)}",
             f"Python and its packages: {', '.join(sorted(packages)) or 'unknown'}",
         ],
         advice="compare with a container on the kernel itself (runc, crun); keep packages in the image's own layer, "

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.causes import OF_THREADS
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.environment.threads import COME_LAST
 from primbench.system.files import format_cpu_list, parse_cpu_list
 from primbench.watching.on_cpus import left_on_few
@@ -23,10 +22,9 @@ RANK = 4
 
 def thread_order(place: Place) -> Iterator[Finding]:
     """Whether single threads come after others that want the same CPUs."""
-    limits = place.environment.limits
-    own = limits.niceness or 0
-    nicer = {key: count for key, count in (limits.thread_niceness or {}).items() if int(key) > own}
-    last = {key: count for key, count in (limits.thread_scheduling or {}).items() if key in COME_LAST}
+    own = place.limits.niceness or 0
+    nicer = {key: count for key, count in (place.limits.thread_niceness or {}).items() if int(key) > own}
+    last = {key: count for key, count in (place.limits.thread_scheduling or {}).items() if key in COME_LAST}
     if nicer or last:
         yield Finding(
             summary="others that want the same CPUs go before single threads of it: "
@@ -45,8 +43,8 @@ def _each(what: str, found: dict[str, int]) -> list[str]:
 
 def thread_cpus(place: Place) -> Iterator[Finding]:
     """Whether single threads are left on fewer CPUs than there are such threads, or than the others have."""
-    allowed = set(place.environment.limits.cpus_allowed)
-    for key, count in (place.environment.limits.thread_cpus or {}).items():
+    allowed = set(place.limits.cpus_allowed)
+    for key, count in (place.limits.thread_cpus or {}).items():
         cpus = set(parse_cpu_list(key))
         if count > len(cpus) or cpus < allowed:
             yield Finding(

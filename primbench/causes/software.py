@@ -11,8 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from primbench.causes import OF_FILES, ON_CPU, STACK, WORK
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.environment.libraries import is_at_work, is_c_library
 from primbench.environment.software import LITTLE_OPTIMIZED
 from primbench.system.meaning import FactId
@@ -33,8 +32,7 @@ FOR_DEBUGGERS = {"debug", *LITTLE_OPTIMIZED}
 
 def library_copies(place: Place) -> Iterator[Finding]:
     """Whether one library is loaded twice: two pools of threads, or two versions, at work at once."""
-    software = place.environment.software
-    for name, files in (software.libraries or {}).items():
+    for name, files in (place.software.libraries or {}).items():
         if len(files) > 1 and is_at_work(name):
             yield Finding(
                 summary=f"{len(files)} copies of {name} are loaded",
@@ -47,9 +45,8 @@ def library_copies(place: Place) -> Iterator[Finding]:
 
 def preloads(place: Place) -> Iterator[Finding]:
     """Whether a library is put before all others, or brings another malloc than the C library's."""
-    software = place.environment.software
-    malloc = (software.providers or {}).get("malloc")
-    first = _preloaded(software)
+    malloc = (place.software.providers or {}).get("malloc")
+    first = _preloaded(place.software)
     for path, where in first.items():
         brings = ", and malloc comes from it" if malloc is not None and malloc.path == path else ""
         name = os.path.basename(path)  # alone: a container has a copy of it in a folder of its own
@@ -78,7 +75,7 @@ def _other_functions(summary: str, values: list[str | float], where: str) -> Fin
 
 def driver_library(place: Place) -> Iterator[Finding]:
     """Whether libcuda comes from the image and not with the driver."""
-    for file in (place.environment.software.libraries or {}).get("libcuda", []):
+    for file in (place.software.libraries or {}).get("libcuda", []):
         if "compat" in file.path.split("/"):
             yield Finding(
                 summary="libcuda comes from a folder for compatibility and not with the driver",
@@ -90,25 +87,23 @@ def driver_library(place: Place) -> Iterator[Finding]:
 
 def c_library(place: Place) -> Iterator[Finding]:
     """Whether the C library is musl, whose allocator and string functions are slower."""
-    software = place.environment.software
-    if "musl" in (software.libc or "") or "ld-musl" in (software.libraries or {}):
+    if "musl" in (place.software.libc or "") or "ld-musl" in (place.software.libraries or {}):
         yield Finding(
             summary="the C library is musl: allocation is slower than with glibc, and CUDA is not built for it",
             about=[FactId("software", "libc"), FactId("software", "libraries")],
-            evidence=[f"libc: {software.libc or 'ld-musl'}"],
+            evidence=[f"libc: {place.software.libc or 'ld-musl'}"],
             advice="use an image with glibc (Debian, Ubuntu, Rocky Linux), and compare as another stack",
         )
 
 
 def python_build(place: Place) -> Iterator[Finding]:
     """Whether the interpreter was built to be fast."""
-    software = place.environment.software
-    build = software.python_build
-    lacks = build is not None and not (TELLS_NO_LACK.search(build) or _for_debuggers(software))
-    if lacks and software.python_implementation == "cpython":
+    build = place.software.python_build
+    lacks = build is not None and not (TELLS_NO_LACK.search(build) or _for_debuggers(place.software))
+    if lacks and place.software.python_implementation == "cpython":
         yield Finding(
             summary="this Python was built without profile-guided optimization: 10 to 20 % slower, and so is launching",
-            evidence=[f"{software.python_executable}: Python {software.python_version}, {build}"],
+            evidence=[_interpreter(place.software)],
             at_most=1.3,
             advice="use one build of Python in all places that are compared; Debian's and official images' have it",
         )
@@ -116,17 +111,20 @@ def python_build(place: Place) -> Iterator[Finding]:
 
 def python_debug(place: Place) -> Iterator[Finding]:
     """Whether the interpreter was compiled to be fast, and not to be debugged."""
-    software = place.environment.software
-    if found := _for_debuggers(software):
+    if found := _for_debuggers(place.software):
         yield Finding(
             summary=f"this Python was built for who debugs it ({', '.join(found)}): a loop takes 8 times as long, a "
             "call 6 times, a call of NumPy twice",
             values=[*found],
-            evidence=[f"{software.python_executable}: Python {software.python_version}, {software.python_build}"],
+            evidence=[_interpreter(place.software)],
             at_most=10.0,
             advice="use the interpreter that is not built so: python3 for python3-dbg and python3d, a build without "
             "--with-pydebug and with -O2 or -O3",
         )
+
+
+def _interpreter(software: Software) -> str:
+    return f"{software.python_executable}: Python {software.python_version}, {software.python_build}"
 
 
 def _for_debuggers(software: Software) -> list[str]:
@@ -136,11 +134,10 @@ def _for_debuggers(software: Software) -> list[str]:
 
 def python_hooks(place: Place) -> Iterator[Finding]:
     """Whether a profiler, a debugger or a measure of coverage looks at what Python does."""
-    software = place.environment.software
-    if software.hooks:
+    if place.software.hooks:
         yield Finding(
-            summary=f"a profiler or its like looks at each step of Python: {listed(software.hooks)}",
-            values=[*software.hooks],
+            summary=f"a profiler or its like looks at each step of Python: {listed(place.software.hooks)}",
+            values=[*place.software.hooks],
             evidence=["sys.gettrace(), sys.getprofile(), sys.monitoring, tracemalloc.is_tracing()"],
             advice="start it without the profiler: see PYTHONPATH, sitecustomize.py and *.pth files of site-packages",
         )
@@ -148,22 +145,21 @@ def python_hooks(place: Place) -> Iterator[Finding]:
 
 def search_path(place: Place) -> Iterator[Finding]:
     """Whether Python looks for modules in very many folders, or in one of very many files, whose names it reads."""
-    software = place.environment.software
-    if software.search_path is not None and software.search_path > LONG_SEARCH_PATH:
+    if place.software.search_path is not None and place.software.search_path > LONG_SEARCH_PATH:
         yield Finding(
             severity="note",
-            summary=f"Python looks for modules in {software.search_path} folders, one after the other",
+            summary=f"Python looks for modules in {place.software.search_path} folders, one after the other",
             about=[FactId("software", "search_path")],
-            values=[software.search_path],
+            values=[place.software.search_path],
             evidence=["sys.path: PYTHONPATH and *.pth files"],
             advice="install packages into one folder, and name the others last",
         )
-    if software.search_folder_entries is not None and software.search_folder_entries > FULL_FOLDER:
+    if place.software.search_folder_entries is not None and place.software.search_folder_entries > FULL_FOLDER:
         yield Finding(
-            summary=f"a folder that Python looks for modules in has at least {software.search_folder_entries} entries, "
-            "of which it reads all names at each start",
+            summary=f"a folder that Python looks for modules in has at least {place.software.search_folder_entries} "
+            "entries, of which it reads all names at each start",
             about=[FactId("software", "search_folder_entries")],
-            values=[software.search_folder_entries],
+            values=[place.software.search_folder_entries],
             evidence=["sys.path: PYTHONPATH and *.pth files"],
             advice="keep data out of folders with modules, and take it out of PYTHONPATH",
         )
@@ -171,7 +167,7 @@ def search_path(place: Place) -> Iterator[Finding]:
 
 def caches(place: Place) -> Iterator[Finding]:
     """Whether what is compiled once can be kept."""
-    bad = {name: state for name, state in (place.environment.software.caches or {}).items() if state != "writable"}
+    bad = {name: state for name, state in (place.software.caches or {}).items() if state != "writable"}
     if bad:
         yield Finding(
             summary=f"not kept from run to run: {listed(list(bad))}; every process compiles anew",

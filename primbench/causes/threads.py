@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.causes import OF_THREADS, SLOWED
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, listed
+from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.spec.placement import THREAD_VARIABLES
 from primbench.system.files import format_cpu_list
 from primbench.system.meaning import FactId
@@ -30,8 +29,8 @@ def few_cpus(place: Place) -> Iterator[Finding]:
 
     Of a quota another check tells.
     """
-    cpus, gpus = len(place.environment.limits.cpus_allowed), len(place.gpus)
-    there = place.environment.machine.cpus_total or cpus
+    cpus, gpus = len(place.limits.cpus_allowed), len(place.gpus)
+    there = place.machine.cpus_total or cpus
     if cpus >= CPUS_A_GPU * gpus and (gpus or cpus > 1 or there == 1):
         return
     wanted = max(2, CPUS_A_GPU * gpus)
@@ -51,11 +50,11 @@ def few_cpus(place: Place) -> Iterator[Finding]:
 
 def threads(place: Place) -> Iterator[Finding]:
     """Whether libraries start more threads than there are CPUs for, or a single one of many."""
-    granted, allowed = _granted(place), place.environment.limits.cpus_allowed
+    granted, allowed = _granted(place), place.limits.cpus_allowed
     least = _least(place, granted)
     wrong = {name: count for name, count in _asked(place).items() if not least <= count <= granted}
     yield from (_other_threads(name, count, granted, _allowed(place)) for name, count in wrong.items())
-    pools = {name: count for name, count in (place.environment.software.threads or {}).items() if count > len(allowed)}
+    pools = {name: count for name, count in (place.software.threads or {}).items() if count > len(allowed)}
     if pools and not wrong:
         yield _too_large(pools, _allowed(place))
 
@@ -71,19 +70,18 @@ def _least(place: Place, granted: float) -> float:
 
     Where cores are not known one thread is few for several CPUs.
     """
-    cores = place.environment.limits.cores_allowed
+    cores = place.limits.cores_allowed
     if cores is None:
         return 2 if granted >= ENOUGH_CPUS else 1
     return min(cores, max(1, int(granted)))
 
 
 def _granted(place: Place) -> float:
-    limits = place.environment.limits
-    return min(len(limits.cpus_allowed), limits.cpu_quota or len(limits.cpus_allowed))
+    return min(len(place.limits.cpus_allowed), place.limits.cpu_quota or len(place.limits.cpus_allowed))
 
 
 def _allowed(place: Place) -> str:
-    return format_cpu_list(place.environment.limits.cpus_allowed)
+    return format_cpu_list(place.limits.cpus_allowed)
 
 
 def _number(variable: str) -> int | None:
@@ -120,7 +118,7 @@ def _too_large(pools: dict[str, int], cpus: str) -> Finding:
 
 def processes(place: Place) -> Iterator[Finding]:
     """Whether as many threads and processes may be started as libraries and data loaders want."""
-    limits, cpus = place.environment.limits, len(place.environment.limits.cpus_allowed)
+    limits, cpus = place.limits, len(place.limits.cpus_allowed)
     refused, few = limits.processes_refused or 0, _little_room(place)
     if not (few or refused):
         return
@@ -146,9 +144,8 @@ def processes(place: Place) -> Iterator[Finding]:
 
 def _little_room(place: Place) -> dict[str, int]:
     """What lets fewer processes start than may be wanted -> how many."""
-    limits = place.environment.limits
-    wanted = max(ENOUGH_THREADS, THREADS_A_CPU * len(limits.cpus_allowed))
-    room = {"the control groups' pids.max": limits.processes_free, "RLIMIT_NPROC of the user": _own_limit(place)}
+    wanted = max(ENOUGH_THREADS, THREADS_A_CPU * len(place.limits.cpus_allowed))
+    room = {"the control groups' pids.max": place.limits.processes_free, "RLIMIT_NPROC of the user": _own_limit(place)}
     return {what: count for what, count in room.items() if count is not None and count < wanted}
 
 
@@ -158,8 +155,8 @@ def _or_none(limit: int | None) -> str:
 
 def _own_limit(place: Place) -> int | None:
     """Root of the machine is not held to it: kernel/fork.c."""
-    exempt = place.environment.confinement.root_user and place.is_rootless is False
-    return None if exempt else place.environment.limits.processes_own_max
+    exempt = place.confinement.root_user and place.is_rootless is False
+    return None if exempt else place.limits.processes_own_max
 
 
 CAUSES = (

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.causes import OF_FILES, ON_CPU, WORK
 from primbench.compare.differing import of_setting, set_variables
-from primbench.compare.suspect import LATE, OF_UNKNOWN_EFFECT, Suspect
-from primbench.doctor.cause import Cause, of
-from primbench.doctor.finding import Finding, Severity
+from primbench.doctor.cause import LATE, OF_UNKNOWN_EFFECT, Cause, Finding, Severity, Suspect, of
 from primbench.environment.comparable import meaning_of
 from primbench.environment.configuration import of_variable
 from primbench.spec.variables import INSTRUCTIONS, is_for_libraries
@@ -148,13 +146,12 @@ VARIABLES = {name: each for each in _KNOBS for name in each.names}
 
 def environment_size(place: Place) -> Iterator[Finding]:
     """Whether the variables are so many or long that starting a program takes longer: each is given all of them."""
-    software = place.environment.software
-    if software.environment_bytes is not None and software.environment_bytes > LARGE_ENVIRONMENT_BYTES:
+    if place.software.environment_bytes is not None and place.software.environment_bytes > LARGE_ENVIRONMENT_BYTES:
         yield Finding(
             severity="note",
-            summary=f"the variables of the environment are {format_bytes(software.environment_bytes)}, copied to each "
-            "program that is started",
-            values=[format_bytes(software.environment_bytes)],
+            summary=f"the variables of the environment are {format_bytes(place.software.environment_bytes)}, copied to "
+            "each program that is started",
+            values=[format_bytes(place.software.environment_bytes)],
             evidence=["names and values of all"],
             advice="unset those that nothing reads, such as those of Kubernetes' services and functions of a shell",
         )

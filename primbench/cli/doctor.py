@@ -42,7 +42,7 @@ def command(
     from primbench.cli.places import labels
     from primbench.cli.processes import process_of
     from primbench.doctor import against as other
-    from primbench.doctor import checks
+    from primbench.doctor import table
     from primbench.doctor.place import look, read
     from primbench.report.doctor import to_json, to_text
 
@@ -50,7 +50,7 @@ def command(
     process = process_of(pid, container)
     check_files([json_path], [against], overwrite=overwrite)
     here = look(pid=process)
-    findings = checks.examine(here)
+    findings = table.examine(here)
     if against is not None and there is not None:
         (name,) = labels([against])
         told = other.compare(here, there, name)

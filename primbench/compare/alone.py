@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from primbench.compare.suspect import SYMPTOM, Suspect
 from primbench.doctor.against import by_cause
-from primbench.doctor.checks import examine
+from primbench.doctor.cause import SYMPTOM, Suspect
 from primbench.doctor.place import Place
-from primbench.doctor.table import causes, leading
+from primbench.doctor.table import causes, examine, leading
 from primbench.environment.comparable import meaning_of
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     from primbench.compare.beside import Beside
     from primbench.compare.sides import Side
-    from primbench.doctor.finding import Finding
+    from primbench.doctor.cause import Finding
     from primbench.environment.difference import Change, Difference
     from primbench.results.record import Worker
     from primbench.spec.setting import Activity

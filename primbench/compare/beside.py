@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from primbench.compare.evidence import Seen
     from primbench.compare.ratio import Estimate
     from primbench.compare.sides import Side
-    from primbench.compare.suspect import Suspect
-    from primbench.doctor.cause import Cause
+    from primbench.doctor.cause import Cause, Suspect
     from primbench.environment.difference import Change, Difference
     from primbench.problem import Problem
     from primbench.spec.setting import Activity

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, get_args
 
 from primbench.compare.differing import of_setting, settings
 from primbench.compare.effects import changes_of
-from primbench.compare.suspect import OF_UNKNOWN_EFFECT, Suspect
 from primbench.doctor.against import by_cause, in_words, short
+from primbench.doctor.cause import OF_UNKNOWN_EFFECT, Suspect
 from primbench.doctor.table import causes, leading
 from primbench.environment.comparable import meaning_of
 from primbench.spec.settings import SETTINGS

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.compare.alone import found_in_one_alone
 from primbench.compare.by_facts import by_facts, by_settings
-from primbench.compare.suspect import Suspect
 from primbench.doctor.against import by_cause
+from primbench.doctor.cause import Suspect
 from primbench.doctor.table import causes as table
 from primbench.doctor.table import leading
 from primbench.results.metrics import METRICS
@@ -87,9 +87,8 @@ def _untold(told: Iterable[str]) -> set[str]:
 def _between(beside: Beside) -> Iterator[Suspect]:
     for cause in table().values():
         for each in cause.between(beside) if cause.between is not None else ():
-            found: Suspect = each
-            yield found._replace(
-                cause=cause.id, upstream=leading(cause).upstream if found.upstream is None else found.upstream
+            yield each._replace(
+                cause=cause.id, upstream=leading(cause).upstream if each.upstream is None else each.upstream
             )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.compare.beside import MOST_TIMES_A_CHEAP_CALL
 from primbench.compare.sides import identity
-from primbench.compare.suspect import Suspect
+from primbench.doctor.cause import Suspect
 from primbench.units import format_time
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from primbench.spec.settings import SETTINGS, showing
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.compare.suspect import Suspect
+    from primbench.doctor.cause import Suspect
     from primbench.environment.difference import Difference
     from primbench.spec.setting import Activity
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from primbench.compare.suspect import Suspect
+from primbench.doctor.cause import Suspect
 from primbench.spec.settings.confinement import names_a_file
 from primbench.units import format_time
 

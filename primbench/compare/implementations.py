@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.compare.sides import identity
-from primbench.compare.suspect import Suspect
+from primbench.doctor.cause import Suspect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

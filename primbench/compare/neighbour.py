@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from primbench import stats
 from primbench.compare.fed import growths, in_words, named
-from primbench.compare.suspect import Suspect
+from primbench.doctor.cause import Suspect
 from primbench.results.disturbances import WAITED_FRACTION
 from primbench.results.metrics import METRICS
 from primbench.units import format_percent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from primbench.compare.suspect import SYMPTOM, Suspect
+from primbench.doctor.cause import SYMPTOM, Suspect
 from primbench.environment.filesystems import TEMPORARY_FILES
 from primbench.units import format_time
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from primbench.compare.by_facts import can_refuse
 from primbench.compare.differing import of_setting, settings
-from primbench.compare.suspect import Suspect
 from primbench.doctor.against import by_cause, in_words
+from primbench.doctor.cause import Suspect
 from primbench.doctor.table import causes
 from primbench.spec.settings import SETTINGS
 

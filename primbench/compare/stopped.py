@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from primbench.compare.criteria import problem_of
 from primbench.compare.evidence import NOTABLE_THROTTLING, HeldBack, host_readings
-from primbench.compare.suspect import Suspect
+from primbench.doctor.cause import Suspect
 from primbench.units import format_percent
 
 if TYPE_CHECKING:

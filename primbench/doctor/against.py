@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from primbench.doctor.checks import checks, findings
-from primbench.doctor.finding import Finding
-from primbench.doctor.table import causes
+from primbench.doctor.cause import Finding
+from primbench.doctor.table import causes, checks, findings
 from primbench.environment import words
 from primbench.environment.comparable import meaning_of
 from primbench.environment.difference import Change, Difference, difference
@@ -104,7 +103,7 @@ def _word(field: FactId, value: Any) -> str:
 
 def _namespaces(here: Place, there: Place, name: str) -> Iterator[Finding]:
     """Identities mean something within one kernel only: two places that see one GPU are on one."""
-    ours, theirs = here.environment.confinement.namespaces or {}, there.environment.confinement.namespaces or {}
+    ours, theirs = here.confinement.namespaces or {}, there.confinement.namespaces or {}
     if not _see_one_gpu(here, there):
         return
     for kind, (option, effect) in NAMESPACES.items():

@@ -11,7 +11,6 @@ import msgspec
 
 from primbench.doctor import contention
 from primbench.doctor.contention import Contention
-from primbench.doctor.finding import Finding
 from primbench.environment import fingerprint
 from primbench.environment.fingerprint import Environment
 from primbench.errors import FileError, InvalidRequest
@@ -20,15 +19,16 @@ from primbench.numa.held import Held
 from primbench.numa.topology import GpuPlace, Node, Topology
 from primbench.results import file as results_file
 from primbench.runtimes.table import known
-from primbench.system.files import was_refused
 from primbench.system.jsonlines import UNREADABLE, opened
 from primbench.system.processes import check_runs, named, started
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
+    from primbench.environment.confinement import Confinement
+    from primbench.environment.devices import Devices
+    from primbench.environment.limits import Limits
+    from primbench.environment.machine import Machine
+    from primbench.environment.software import Software
     from primbench.system.gpu import Gpu
-    from primbench.system.meaning import FactId
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +47,26 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
 
     @property
+    def machine(self) -> Machine:
+        return self.environment.machine
+
+    @property
+    def limits(self) -> Limits:
+        return self.environment.limits
+
+    @property
+    def confinement(self) -> Confinement:
+        return self.environment.confinement
+
+    @property
+    def software(self) -> Software:
+        return self.environment.software
+
+    @property
+    def devices(self) -> Devices:
+        return self.environment.devices
+
+    @property
     def proc(self) -> str:
         """Where Linux tells of the process that is looked at."""
         return f"/proc/{'self' if self.pid is None else self.pid}"
@@ -54,7 +74,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def variables(self) -> dict[str, str]:
         """Those that libraries read, as far as they are known."""
-        return self.environment.software.variables or {}
+        return self.software.variables or {}
 
     @property
     def nodes(self) -> list[Node]:
@@ -64,7 +84,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gpus(self) -> list[Gpu]:
-        return self.environment.devices.gpus or []
+        return self.devices.gpus or []
 
     @property
     def gpu_places(self) -> list[GpuPlace]:
@@ -73,62 +93,29 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def in_container(self) -> bool:
         """Whether this is known to be a container; False where nothing tells."""
-        runtime = self.environment.confinement.runtime
+        runtime = self.confinement.runtime
         return runtime is not None and runtime.in_container is True
 
     @property
     def is_rootless(self) -> bool | None:
         """Whether root in here is another user outside; None where nothing tells."""
-        users = self.environment.confinement.user_map
+        users = self.confinement.user_map
         return None if users is None else not any(line.split()[:2] == ["0", "0"] for line in users)
 
     @property
     def kernel_version(self) -> tuple[int, int] | None:
-        found = re.match(r"([0-9]{1,3})\.([0-9]{1,3})", self.environment.machine.kernel)
+        found = re.match(r"([0-9]{1,3})\.([0-9]{1,3})", self.machine.kernel)
         return (int(found[1]), int(found[2])) if found else None
 
     def advice(self, otherwise: str, *, engine: str, kubernetes: str | None = None) -> str:
         """Words for the runtime in force. engine: options of `docker run`, where it has these; otherwise: where
         the runtime is another one, none, or not known.
         """
-        runtime = self.environment.confinement.runtime
+        runtime = self.confinement.runtime
         name = runtime.name if runtime is not None else None
         if name in known() and known()[name].engine:
             return f"start the container by `{name} run {engine} ...`"
         return kubernetes if kubernetes is not None and name in ("containerd", "cri-o", "kubernetes") else otherwise
-
-
-def unseen(place: Place, *facts: FactId) -> Iterator[Finding]:
-    """An "unknown" for each part of a place of which some of these facts could not be read; nothing where all could.
-
-    A fact of three parts is one of each GPU. values: name and reason in turn.
-    """
-    found = [(fact, *each) for fact in facts for each in _missing(place, fact)]
-    for part in dict.fromkeys(fact[0] for fact, _, _ in found):
-        yield _unknown(place, [each for each in found if each[0][0] == part])
-
-
-def _unknown(place: Place, found: Sequence[tuple[FactId, str, str]]) -> Finding:
-    may_be_seen = place.pid is not None and any(was_refused(reason) for _, _, reason in found)
-    return Finding(
-        severity="unknown",
-        summary="could not be seen",
-        about=[*dict.fromkeys(fact for fact, _, _ in found)],
-        values=[word for _, *words in found for word in words],
-        evidence=[f"{name}: {reason}" for _, name, reason in found],
-        advice="look with the rights of root" if may_be_seen else None,
-        fix=[f"sudo primbench doctor --pid {place.pid}"] if may_be_seen else [],
-    )
-
-
-def _missing(place: Place, fact: FactId) -> Iterator[tuple[str, str]]:
-    """Each fact's name, and why it is not known."""
-    part, name = getattr(place, fact[0], None) or getattr(place.environment, fact[0]), fact[-1]
-    if len(fact) == 2:
-        yield from [(name, part.missing[name])] if name in part.missing else []
-        return
-    for index, each in enumerate(getattr(part, fact[1]) or ()):
-        yield from [(f"{name} of cuda:{index}", each.missing[name])] if name in each.missing else []
 
 
 def look(root: Path = Path("/"), pid: int = 0) -> Place:

@@ -13,7 +13,7 @@ from primbench.system.files import format_cpu_list
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.doctor.finding import Finding, Severity
+    from primbench.doctor.cause import Finding, Severity
     from primbench.doctor.place import Place
 
 SHOWN: tuple[Severity, ...] = ("problem", "warning", "note")
@@ -42,9 +42,9 @@ def to_json(place: Place, findings: Sequence[Finding]) -> str:
 
 
 def _where(place: Place) -> str:
-    runtime = place.environment.confinement.runtime
+    runtime = place.confinement.runtime
     name = runtime.name if runtime is not None and runtime.name is not None else "unknown runtime"
-    machine, limits = place.environment.machine, place.environment.limits
+    machine, limits = place.machine, place.limits
     gpus: dict[str, int] = {}
     for gpu in place.gpus:
         model = gpu.name or "GPU"

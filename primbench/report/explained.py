@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from primbench.decompose.parts import part_of
 from primbench.decompose.sums import LAUNCHES, PYTHON, STEP, UNEXPLAINED, totals
-from primbench.doctor.finding import listed
+from primbench.doctor.cause import listed
 from primbench.report import table
 from primbench.report.columns import PLACEMENT
 from primbench.report.document import Document, Note, Table

@@ -17,9 +17,9 @@ from primbench.watching.on_disks import FEW_BYTES_PER_S
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from primbench.doctor.cause import Hindrance
     from primbench.watching.calls import FunctionCalls
     from primbench.watching.gpus import GpuUse
-    from primbench.watching.hindrance import Hindrance
     from primbench.watching.job import Job
     from primbench.watching.kept import Kept
     from primbench.watching.stretch import Stretch

@@ -11,7 +11,7 @@ from primbench.doctor.table import causes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.watching.hindrance import Hindrance
+    from primbench.doctor.cause import Hindrance
     from primbench.watching.job import Job
     from primbench.watching.stretch import Stretch
 
@@ -30,6 +30,5 @@ def _all(whole: Stretch, job: Job) -> Iterator[Hindrance]:
     """What each row sees in it, with what the row says of all of these."""
     for cause in causes().values():
         for each in cause.in_job(whole, job) if cause.in_job is not None else ():
-            found: Hindrance = each
-            distorts = [*cause.slows] if found.distorts is None else found.distorts
-            yield replace(found, cause=cause.id, distorts=distorts)
+            distorts = [*cause.slows] if each.distorts is None else each.distorts
+            yield replace(each, cause=cause.id, distorts=distorts)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from primbench.doctor.cause import Hindrance
 from primbench.units import format_bytes, format_frequency, format_percent
 from primbench.watching import studies
 from primbench.watching.calls import IN_TURN
-from primbench.watching.hindrance import Hindrance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from primbench.doctor.cause import Hindrance
 from primbench.errors import FileError
 from primbench.system.jsonlines import UNREADABLE, whole_lines
 from primbench.watching.causes import hindrances
-from primbench.watching.hindrance import Hindrance
 from primbench.watching.job import Job
 from primbench.watching.stretch import Stretch, joined
 from primbench.watching.watch import Watched

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from primbench.doctor.cause import Hindrance
 from primbench.environment.threads import COME_LAST
 from primbench.system.files import format_cpu_list
 from primbench.units import format_percent, format_time
 from primbench.watching import studies
-from primbench.watching.hindrance import Hindrance
 from primbench.watching.threads import ThreadUse, Unlisted
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.doctor.cause import Hindrance
 from primbench.environment.disks import USUAL_BYTES
 from primbench.units import format_bytes, format_percent
 from primbench.watching import studies
-from primbench.watching.hindrance import Hindrance
 from primbench.watching.looks import ANSWERED, SYNCING
 
 if TYPE_CHECKING:

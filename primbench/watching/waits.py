@@ -6,8 +6,8 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
+from primbench.doctor.cause import Hindrance
 from primbench.units import format_percent
-from primbench.watching.hindrance import Hindrance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,8 +26,9 @@ from primbench import suites, units
 from primbench.baselines.against import parse as yardstick
 from primbench.compare import pairs
 from primbench.distributed.channel import Channel
-from primbench.doctor import against, checks
+from primbench.doctor import against
 from primbench.doctor.place import Place, look, read
+from primbench.doctor.table import examine
 from primbench.environment.difference import difference
 from primbench.errors import InvalidRequest, PrimbenchError
 from primbench.report import comparison as compared
@@ -285,7 +286,7 @@ def test_places(seed: int, tmp_path: Path) -> None:
 
     def look() -> None:
         there = read(str(path))
-        findings = [*checks.examine(there), *against.compare(here(), there, "there")]
+        findings = [*examine(there), *against.compare(here(), there, "there")]
         to_text(there, findings, fix=True)
         to_json(there, findings)
         places.comparison(difference(here().environment, there.environment), "here", "there")
@@ -306,7 +307,7 @@ def test_files_of_the_kernel(
     root = tree(name)
     corrupt(root, seed)
     seen = look(root)
-    to_text(seen, checks.examine(seen), fix=True)
+    to_text(seen, examine(seen), fix=True)
 
 
 # What processes say to each other.

@@ -166,23 +166,23 @@ def examine_in_other_words(seed: str) -> None:
     """Each thing that doctor finds has words of its own: where a number in them is another, they all are."""
     from msgspec.structs import replace
 
-    from primbench.doctor import checks
+    from primbench.doctor import table
 
     def told(finding: Any) -> Any:
         return replace(finding, summary=reworded(finding.summary, random.Random(f"{seed} {finding.summary}")))
 
-    usual = checks.examine
-    checks.examine = lambda place: [told(each) for each in usual(place)]
+    usual = table.examine
+    table.examine = lambda place: [told(each) for each in usual(place)]
 
 
 def of_place(file: Path) -> tuple[int, str, str]:
     """What doctor says of a recorded place, or of the tree of a machine."""
-    from primbench.doctor import checks
+    from primbench.doctor import table
     from primbench.doctor.place import look, read
     from primbench.report.doctor import to_json, to_text
 
     place = untimed(look(file)) if file.is_dir() else read(str(file))
-    found = checks.examine(place)
+    found = table.examine(place)
     if not file.is_dir():
         return 0, to_text(place, found, fix=True), to_json(place, found)
     return 0, "", json.dumps([[each.cause, each.severity, each.distorts] for each in found])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from primbench.doctor.finding import Finding
+from primbench.doctor.cause import Finding
 from primbench.doctor.place import Place
 from primbench.system.meaning import FactId
 

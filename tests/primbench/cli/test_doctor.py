@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from primbench.cli.doctor import command
 from primbench.doctor import place
-from primbench.doctor.finding import Finding
+from primbench.doctor.cause import Finding
 from primbench.errors import FileError, InvalidRequest
 from primbench.report.doctor import to_text
 

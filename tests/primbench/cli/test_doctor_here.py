@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from primbench.doctor import checks
-from primbench.doctor.finding import Finding
+from primbench.doctor import table
+from primbench.doctor.cause import Finding
 from primbench.doctor.place import Place
 from primbench.system.cgroups import cgroup_folders
 
@@ -59,7 +59,7 @@ def test_locked_memory_of_a_real_limit() -> None:
     place = msgspec.structs.replace(
         document.place, environment=msgspec.structs.replace(document.place.environment, machine=machine)
     )
-    (found,) = [finding for finding in checks.examine(place) if finding.cause == "locked-memory"]
+    (found,) = [finding for finding in table.examine(place) if finding.cause == "locked-memory"]
     assert "problem" == found.severity
 
 
@@ -275,7 +275,7 @@ def test_kernels_of_an_older_processor_are_named() -> None:
     place = msgspec.json.decode(done.stdout, type=Place)
     if "Nehalem" not in [blas.architecture for blas in place.environment.software.blas or []]:
         pytest.skip("NumPy's BLAS on this architecture has no kernels of an older processor")
-    found = [(finding.cause, finding.summary) for finding in checks.examine(place)]
+    found = [(finding.cause, finding.summary) for finding in table.examine(place)]
     for check, words in (
         ("vector-instructions", "openblas takes kernels for processors without AVX2"),
         ("variables", "OPENBLAS_CORETYPE is set"),

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from primbench.doctor.against import compare
-from primbench.doctor.finding import Finding
+from primbench.doctor.cause import Finding
 from primbench.doctor.place import Place, look, read
 from primbench.doctor.table import causes
 from primbench.environment import fingerprint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from primbench.doctor import checks
+from primbench.doctor import table
 from primbench.doctor.against import compare
 from primbench.doctor.place import Place
 from primbench.environment.comparable import meaning_of
@@ -24,7 +24,7 @@ def names(report: Report, place: MakePlace) -> bool:
         return name in (*GpuReading.__struct_fields__, *Measurement.__struct_fields__)
     here, there = place({}), place(report.seen)
     if kind == "check":
-        said = [*checks.examine(there), *compare(here, there, "there")]
+        said = [*table.examine(there), *compare(here, there, "there")]
         return any(finding.cause == name and finding.severity not in ("ok", "unknown") for finding in said)
     found = difference(here.environment, there.environment, same_work=False)
     changes = [

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from primbench.doctor import checks
-from primbench.doctor.finding import Finding
+from primbench.doctor import table
+from primbench.doctor.cause import Finding
 from primbench.doctor.place import Place, look
 from primbench.numa.topology import Link
 
@@ -565,16 +565,16 @@ def of(findings: list[Finding], check: str) -> list[Finding]:
 
 
 def test_healthy_place_is_ok_by_every_check(place: MakePlace) -> None:
-    found = checks.examine(place({}))
+    found = table.examine(place({}))
     assert {"ok"} == {finding.severity for finding in found}, [f for f in found if f.severity != "ok"]
-    assert len(checks.checks()) == len(found)
+    assert len(table.checks()) == len(found)
 
 
 @pytest.mark.parametrize(("changes", "check", "severity", "words"), CASES)
 def test_cause_is_found(
     place: MakePlace, changes: Mapping[str, Any], check: str, severity: str, words: list[str]
 ) -> None:
-    found = of(checks.examine(place(changes)), check)
+    found = of(table.examine(place(changes)), check)
     assert [severity] == [finding.severity for finding in found], found
     assert {type(value) for value in found[0].values} <= {str, int, float}  # which JSON gives back as they are
     said = " ".join([found[0].summary, *found[0].evidence, found[0].advice or "", *found[0].fix])
@@ -583,17 +583,17 @@ def test_cause_is_found(
 
 @pytest.mark.parametrize(("changes", "check"), CONTENT)
 def test_what_is_in_order_is_no_finding(place: MakePlace, changes: Mapping[str, Any], check: str) -> None:
-    assert ["ok"] == [finding.severity for finding in of(checks.examine(place(changes)), check)]
+    assert ["ok"] == [finding.severity for finding in of(table.examine(place(changes)), check)]
 
 
 def test_every_check_has_a_case_that_it_finds(place: MakePlace) -> None:
     worse = [place(changes) for changes, *_ in CASES]
-    found = [{finding.cause for finding in checks.examine(each) if finding.severity != "ok"} for each in worse]
-    assert [] == [cause.id for cause in checks.checks() if not any(cause.id in each for each in found)]
+    found = [{finding.cause for finding in table.examine(each) if finding.severity != "ok"} for each in worse]
+    assert [] == [cause.id for cause in table.checks() if not any(cause.id in each for each in found)]
 
 
 def test_under_wsl2_one_device_file_is_all_there_is(place: MakePlace) -> None:
-    (found,) = of(checks.examine(place({"devices.gpu_files": ["/dev/dxg"]})), "gpu-files")
+    (found,) = of(table.examine(place({"devices.gpu_files": ["/dev/dxg"]})), "gpu-files")
     assert "ok" == found.severity
 
 
@@ -669,7 +669,7 @@ UNKNOWN = {
 def test_unknown_value_is_unknown_with_its_reason(place: MakePlace, check: str) -> None:
     part, field = UNKNOWN[check]
     changes = {f"{part}.{field}": None, f"{part}.missing": {field: "because of this"}}
-    (found,) = of(checks.examine(place(changes)), check)
+    (found,) = of(table.examine(place(changes)), check)
     of_gpu = " of cuda:0" * part.startswith("devices.gpus")
     assert ("unknown", [f"{field}{of_gpu}: because of this"]) == (found.severity, found.evidence)
 
@@ -691,14 +691,14 @@ def test_any_value_may_be_unknown(place: MakePlace, part: str) -> None:
     fields = [field.name for field in msgspec.structs.fields(PARTS[part](place({}))) if field.default is None]
     assert fields
     for field in fields:
-        found = checks.examine(place({f"{part}.{field}": None, f"{part}.missing": {field: "because of this"}}))
-        assert len(checks.checks()) <= len(found)
+        found = table.examine(place({f"{part}.{field}": None, f"{part}.missing": {field: "because of this"}}))
+        assert len(table.checks()) <= len(found)
 
 
 def test_pressure_is_missed_under_a_limit_alone(place: MakePlace) -> None:
     hidden = {"contention.memory_waiting_fraction": None, "contention.missing": {"memory_waiting_fraction": "no PSI"}}
     for changes, severity in ({}, "ok"), ({"limits.memory_limit_bytes": 2**33}, "unknown"):
-        (found,) = of(checks.examine(place(hidden | changes)), "page-cache")
+        (found,) = of(table.examine(place(hidden | changes)), "page-cache")
         assert severity == found.severity
 
 
@@ -708,11 +708,11 @@ def test_gpu_memory_is_no_node_of_the_host(place: MakePlace) -> None:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (Path(__file__).parents[2] / "trees").glob("*.json")))
 def test_recorded_machines_are_examined(tree: Callable[[str], Path], name: str) -> None:
-    found = checks.examine(look(tree(name)))
-    assert len(checks.checks()) <= len(found)
+    found = table.examine(look(tree(name)))
+    assert len(table.checks()) <= len(found)
     assert all(finding.summary for finding in found)
 
 
 def test_corrupt_files_raise_nothing(damaged: list[tuple[str, Place]]) -> None:
     for damage, place in damaged:
-        assert len(checks.checks()) <= len(checks.examine(place)), damage
+        assert len(table.checks()) <= len(table.examine(place)), damage

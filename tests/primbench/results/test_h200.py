@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from primbench.doctor import checks
-from primbench.doctor.finding import Finding
+from primbench.doctor import table
+from primbench.doctor.cause import Finding
 from primbench.doctor.place import Place
 from primbench.environment import fingerprint
 from primbench.environment.difference import difference
@@ -79,7 +79,7 @@ def test_fingerprint_differs_from_this_machine_and_not_from_itself() -> None:
 def test_doctor_finds_on_the_record_what_it_found_there() -> None:
     """That a check changes its words is meant to be seen here. Bounds, facts and values were not recorded."""
     there, found = place()
-    said = [finding for finding in checks.examine(there) if finding.severity not in ("ok", "unknown")]
+    said = [finding for finding in table.examine(there) if finding.severity not in ("ok", "unknown")]
     now = [replace(finding, at_least=1.0, at_most=None, about=[], values=()) for finding in said]
     assert [finding for finding in found if finding.severity not in ("ok", "unknown")] == now
     assert "2 x NVIDIA H200" in to_text(there, found, fix=True)

@@ -13,12 +13,12 @@ import pytest
 from msgspec.structs import replace
 
 from primbench.cli import main
+from primbench.doctor.cause import Hindrance
 from primbench.environment.limits import Limits
 from primbench.measurement.readings import GpuProcess
 from primbench.watching.calls import ENTRY_POINTS, FunctionCalls
 from primbench.watching.causes import hindrances
 from primbench.watching.gpus import GpuUse
-from primbench.watching.hindrance import Hindrance
 from primbench.watching.job import Job
 from primbench.watching.moment import read
 from primbench.watching.stretch import Stretch, between, joined
