@@ -83,7 +83,14 @@ def write_names(found: Iterable[str]) -> str:
 
 def unlimited(parse: Callable[[str], int]) -> Callable[[str], int]:
     """The same, and NO_LIMIT for "unlimited"."""
-    return lambda text: NO_LIMIT if text == UNLIMITED else parse(text)
+
+    def read(text: str) -> int:
+        try:
+            return NO_LIMIT if text == UNLIMITED else parse(text)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{error}, or {UNLIMITED}") from None
+
+    return read
 
 
 def write_unlimited(write: Callable[[int], str]) -> Callable[[int], str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -44,11 +45,12 @@ def _schedule(policy: str) -> None:
 
 
 def _bind(cpus: tuple[int, ...]) -> None:
-    """The kernel drops CPUs that a cpuset forbids, and reports success."""
-    os.sched_setaffinity(0, cpus)
+    """The kernel drops CPUs that a cpuset forbids, and reports success where any is left."""
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, cpus)
     granted = os.sched_getaffinity(0)
     if granted != {*cpus}:
-        raise OSError(errno.EINVAL, f"of these the kernel grants CPUs {format_cpu_list(granted)} alone")
+        raise OSError(errno.EINVAL, f"the kernel grants CPUs {format_cpu_list(granted)} alone")
 
 
 def _octal(text: str) -> str:

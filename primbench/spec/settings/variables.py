@@ -54,6 +54,8 @@ def _not_otherwise(found: tuple[str, ...], arm: Any) -> str | None:
             return f"unset={name}: a variable's name, such as unset=OMP_NUM_THREADS"
         if name in (*arm.variables, *arm.passed):
             return f"unset with env.{name}: one of them; leave the other out"
+        if name in THREAD_VARIABLES and arm.placement.threads is not None:
+            return f"unset={name} with threads={arm.placement.threads}, which sets it: leave one of them out"
     return None
 
 
@@ -80,8 +82,15 @@ def _of_entries(
     """
 
     def are_lists(found: dict[str, str], arm: Any) -> str | None:
-        wrong = [name for name in found if name not in LISTS]
-        return f"{key}.{wrong[0]}: of variables that are lists: {', '.join(LISTS)}" if wrong else None
+        for name, entries in found.items():
+            if name not in LISTS:
+                return f"{key}.{name}: of variables that are lists: {', '.join(LISTS)}"
+            if not entries:
+                return f"{key}.{name}=: at least one entry, such as {key}.PATH=/opt/bin"
+            if name in (*arm.variables, *arm.unset):
+                other = f"env.{name}" if name in arm.variables else f"unset={name}"
+                return f"{key}.{name} with {other}: one of them; leave the other out"
+        return None
 
     def surroundings(found: Surroundings, asked: dict[str, str]) -> None:
         for name, entries in asked.items():
@@ -106,6 +115,7 @@ UNSET = Setting(
     "unset", "unset", tuple[str, ...], "Variables that are not set, be they set where the study is started.",
     "OMP_NUM_THREADS+LD_PRELOAD", parse=names, write=write_names, default=(), check=_not_otherwise,
     surroundings=_unset, fact=("software", "variables"), unlike=_still_set, programs=bool,
+    mend="{runtime}, its image or a number of threads that is asked for sets it: leave {key} out",
 )  # fmt: skip
 ROWS = (
     ENV,
