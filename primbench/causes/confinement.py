@@ -254,8 +254,10 @@ CAUSES = (
           source="a cheap system call takes 0.2 us, and with filters of all its arguments several times as long",
           upstream=8, refuses=r"Operation not permitted|Function not implemented|Permission denied",
           effect="they look at each system call, of which launches in steady state make none", between=filters),
-    Cause("system-calls", under="filters", explains_away=("system-calls", "tracer"), slows=("start-up", "copy"),
-          reads=of("confinement", "system_call_s", "calls_s"), here=system_calls, between=dear_calls),
+    Cause("system-calls", under="filters", slows=("start-up", "copy"),
+          reads=of("confinement", "system_call_s", "calls_s"), here=system_calls),
+    # of a case that is made of them, with who is seen to look at each
+    Cause("dear-calls", explains_away=("system-calls", "tracer"), between=dear_calls),
     Cause("file-opens", slows=OF_FILES, reads=of("confinement", "open_file_s", "open_temporary_s"), here=file_opens,
           between=dearer_opens),
     Cause("packets", slows=("collective", "data loading"), reads=of("confinement", "packet_s"), here=packets),

@@ -65,18 +65,23 @@ def _can_be(suspect: Suspect, case: CaseComparison, arm: str) -> bool:
 def _all(beside: Beside) -> Iterator[Suspect]:
     """What differs, what the arms ask for, what rows see between the two, and what is found in one place alone.
 
-    A cause is told once: what it shows in one place alone, or what its row's ``explains_away`` says is better.
+    A cause is told once: what it shows in one place alone, or what its row's ``explains_away`` says is better. Of two
+    that are found in one place alone, it is the more upstream one that can explain the other away.
     """
     between = [*_between(beside)]
     differing = {cause.id for cause, _ in by_cause(beside.differing)} if beside.differing else set()
     alone = found_in_one_alone(beside, _untold(differing | {each.cause for each in between}))
-    told = {each.cause for each in alone}
-    alone = [each for each in alone if each.cause not in _untold(told - {each.cause})]
+    told = {each.cause for each in alone if not table()[each.cause].is_by_fact}
     untold = told | _untold(told)
     yield from by_facts(beside, untold)
     yield from by_settings(beside)
     yield from (each for each in between if each.cause not in untold)
-    yield from alone
+    yield from (each for each in alone if each.cause not in _untold(_above(each, alone)))
+
+
+def _above(found: Suspect, others: Iterable[Suspect]) -> list[str]:
+    """The causes that are more upstream."""
+    return [each.cause for each in others if each.rank() < found.rank()]
 
 
 def _untold(told: Iterable[str]) -> set[str]:

@@ -177,8 +177,9 @@ class Cause:
     explains_away: tuple[str, ...] = ()
     """Ids of causes that are not told beside it, since it tells the same and better.
 
-    Of what differs between two places this is what is found in one of them alone, and the other way round. Where both
-    would tell of one cause, what is found in one place alone is told; the difference, where the cause names itself.
+    Of what differs between two places this is what is found in one of them alone, and the other way round; of two that
+    are found in one alone, the less upstream one. Where a difference and what is found in one place alone would both
+    tell of one cause, the latter is told; the difference, where the cause names itself.
     """
     is_by_fact: bool = False
     """Whether what is found in one place alone is not told where the facts that it is about differ, and are told."""

@@ -72,6 +72,17 @@ def _entries(name: str, value: str) -> list[str]:
     return value.split(LISTS[name]) if value else []
 
 
+def _wrong_entries(key: str, name: str, entries: str, arm: Any) -> str | None:
+    if name not in LISTS:
+        return f"{key}.{name}: of variables that are lists: {', '.join(LISTS)}"
+    if not entries:
+        return f"{key}.{name}=: at least one entry, such as {key}.PATH=/opt/bin"
+    if name in (*arm.variables, *arm.unset):
+        other = f"env.{name}" if name in arm.variables else f"unset={name}"
+        return f"{key}.{name} with {other}: one of them; leave the other out"
+    return None
+
+
 def _of_entries(
     key: str, field: str, what: str,
     change: Callable[[list[str], list[str]], list[str]], is_met: Callable[[list[str], list[str]], bool],
@@ -82,15 +93,7 @@ def _of_entries(
     """
 
     def are_lists(found: dict[str, str], arm: Any) -> str | None:
-        for name, entries in found.items():
-            if name not in LISTS:
-                return f"{key}.{name}: of variables that are lists: {', '.join(LISTS)}"
-            if not entries:
-                return f"{key}.{name}=: at least one entry, such as {key}.PATH=/opt/bin"
-            if name in (*arm.variables, *arm.unset):
-                other = f"env.{name}" if name in arm.variables else f"unset={name}"
-                return f"{key}.{name} with {other}: one of them; leave the other out"
-        return None
+        return next(filter(None, (_wrong_entries(key, *each, arm) for each in found.items())), None)
 
     def surroundings(found: Surroundings, asked: dict[str, str]) -> None:
         for name, entries in asked.items():

@@ -25,6 +25,8 @@ HERE = fingerprint.collect(gpus=False)
 MAPPED = ("files", {"bytes": 2**24, "what": "mmap"}, "numpy")
 START = ("startup", {"what": "numpy"}, "numpy")
 PRODUCT = ("gemm", {"m": 64, "n": 64, "k": 64}, "torch")
+COPY = ("memcpy", {"bytes": 4096}, "numpy")
+BETWEEN_RANKS = ("collective", {"bytes": 4096}, "torch")
 CALL = ("launch", {"call": "getppid"}, "numpy")
 FOLDERS = ("temporary files", "Python")
 MUCH = {
@@ -120,3 +122,27 @@ def test_gvisor_is_named_before_and_in_place_of_what_is_slow_there(causes: Cause
     assert first.startswith("in other alone: gVisor stands in for the kernel")
     assert not [each for each in others if "clock" in each or "another machine" in each or "opening a file" in each]
     assert not [each for each in causes(START, 2.0, GVISOR, GVISOR) if "gVisor" in each]
+
+
+def test_what_looks_at_calls_is_named_before_calls_that_are_slow_for_it(causes: Causes) -> None:
+    """The copy itself makes none, so that none is seen to be dear in it."""
+    usual = {"confinement.tracer": "none", "confinement.system_call_s": 2e-7}
+    traced = {"confinement.tracer": "42 (strace)", "confinement.system_call_s": 6e-5}
+    first, second, *_ = causes(COPY, 3.0, usual, traced)
+    assert first.startswith("in other alone: process 42 (strace) traces this one")
+    assert second.startswith("in other alone: a cheap system call takes 60.0 us")
+
+
+def test_little_memory_to_share_is_named_beside_little_to_lock(causes: Causes) -> None:
+    enough = {"machine.infiniband": ["mlx5_0"], "limits.shm_bytes": 2**34, "limits.memlock_bytes": None}
+    little = enough | {"limits.shm_bytes": 2**26, "limits.memlock_bytes": 2**16}
+    told = causes(BETWEEN_RANKS, 3.0, enough, little)
+    assert {"locked-memory", "shared-memory"} <= {each.rpartition("(")[2].rstrip(")") for each in told}
+    assert not [each for each in told if each.startswith("other shared memory")]
+
+
+def test_a_variable_that_differs_is_told_beside_one_whose_values_need_not_be_alike(causes: Causes) -> None:
+    known = {"software.variables": {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "1", "LD_DYNAMIC_WEAK": "1"}}
+    told = causes(PRODUCT, 3.0, {"software.variables": {}}, known)
+    assert any("ONEDNN_PRIMITIVE_CACHE_CAPACITY is set: oneDNN generates" in each for each in told)
+    assert any("LD_DYNAMIC_WEAK is none in one and 1 in other" in each for each in told)
