@@ -78,6 +78,9 @@ class CudaBackend(Backend, Protocol):
     stream_handle: int
     second_context: SecondContext
 
+    def extent(self, array: Any) -> tuple[int, int] | None:
+        """The address of an array and its bytes; None where its elements do not follow one another as C has them."""
+
     def capture(self, enqueue: Callable[[], None]) -> Graph:
         """Capture what ``enqueue`` puts on the stream. Raises an exception where the framework refuses."""
 

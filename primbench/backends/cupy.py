@@ -104,6 +104,9 @@ class Cupy:
                 found[library] = version()
         return found
 
+    def extent(self, array: Any) -> tuple[int, int] | None:
+        return (array.data.ptr, array.nbytes) if array.flags.c_contiguous else None
+
     def capture(self, enqueue: Callable[[], None]) -> driver.DriverGraph:
         from primbench.cuda import driver
 

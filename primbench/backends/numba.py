@@ -110,6 +110,9 @@ class NumbaCuda:
             found |= _versions("numba-cuda")
         return found
 
+    def extent(self, array: Any) -> tuple[int, int] | None:
+        return (_address(array), array.size * array.dtype.itemsize) if array.flags["C_CONTIGUOUS"] else None
+
     def capture(self, enqueue: Callable[[], None]) -> driver.DriverGraph:
         from numba import cuda
 

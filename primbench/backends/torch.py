@@ -112,6 +112,9 @@ class TorchCuda(TorchCpu):
             setattr(owner, name, value)
         self.second_context.close()
 
+    def extent(self, array: Any) -> tuple[int, int] | None:
+        return (array.data_ptr(), array.numel() * array.element_size()) if array.is_contiguous() else None
+
     def capture(self, enqueue: Callable[[], None]) -> TorchGraph:
         return TorchGraph(self._torch, self.stream_handle, enqueue)
 

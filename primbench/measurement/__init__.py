@@ -10,6 +10,7 @@ from primbench import stats
 from primbench.measurement import notebook
 from primbench.measurement.implementation import Implementation
 from primbench.measurement.learnt import Learnt
+from primbench.measurement.outputs import Output
 from primbench.measurement.over_time import OverTime
 from primbench.measurement.readings import DataReading, GpuReading, HostReading, NeighbourReading, Pages, Turns
 from primbench.quantities import Amount, Seconds, Time, Whole
@@ -98,7 +99,10 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     primitive has, by name; counts: numbers of a call that only it has, as of bytes; data: what it read from disk.
     learnt: what its trainings came to, of one that trains.
     refused_calls: of calls under a seal (launch --seal), system calls that were refused, by name, and how often.
-    error: largest ``|output - expected| / scale`` against the float64 reference; tolerance: its limit.
+    error: largest ``|output - expected| / scale`` against the float64 reference; tolerance: its limit. An output that
+    is to the last bit that of an earlier process of the same arm has the error of that one.
+    output: what calls gave, by digests; None, with the reason in ``missing``, where nothing was checked or several
+    ranks share it, and in files from before it was kept.
     input_sets: 1 when hot; when cold, how many sets are rotated, and the bytes they hold together.
     nodes_per_call: graph nodes (kernels, copies, fills) of one call, where it was captured. longest_path_per_call: how
     many of those are on the longest path, where each waits for the one before, the others being concurrent with them;
@@ -130,6 +134,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     verified: bool | None = None
     error: Amount | None = None
     tolerance: Amount | None = None
+    output: Output | None = None
     warm_up_drift: Amount | None = None
     input_sets: Whole = 1
     input_sets_bytes: Whole = 0

@@ -16,21 +16,22 @@ from primbench.registry import backends_of, setup_of
 from primbench.spec.method import Method
 from primbench.timing import host_counters, pages
 from primbench.timing.calls import CallLoop
+from primbench.timing.checking import OutputCheck
 from primbench.timing.collective import Together
 from primbench.timing.cpu import CpuTimer
 from primbench.timing.feasibility import check_affordable, check_memory
 from primbench.timing.inputs import FirstCalls, elsewhere, first_calls, set_up
 from primbench.timing.phases import Phases
 from primbench.timing.sampling import CLOCK, Clock, Pace, garbage_kept, secondary_rule, tail_rule
-from primbench.timing.verify import check_output, error_of, on_host, rewritten
 from primbench.timing.watcher import watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from primbench.measurement.outputs import Checked, Output
     from primbench.measurement.over_time import OverTime
     from primbench.numa.pages import HostExtent
-    from primbench.problem import Array, Exact, Reference
+    from primbench.problem import Array
     from primbench.timing.cuda import CudaTimer
     from primbench.timing.turns import InTurn
 
@@ -106,6 +107,7 @@ def measure_on(
     page_nodes: Sequence[int] | None = None,
     turns: InTurn | None = None,
     inputs: tuple[Array, ...] = (),
+    checked: Sequence[Checked] = (),
     look: Callable[[], object] = lambda: None,
 ) -> Measurement:
     """Time one problem on an open backend. Raises as measure() does.
@@ -118,11 +120,15 @@ def measure_on(
 
     turns: with other processes that time the same case, each of them alone in its group. inputs: of the problem where
     they are made by now, which ranks make themselves. look: called once all is timed, while threads and processes of
-    the case are still there.
+    the case are still there. checked: outputs that are known to be right.
     """
     problem = problem.on(backend.device)
     case: Alone | Together
-    case = Together(backend, problem, method, group) if group.size > 1 else Alone(backend, problem, method, inputs)
+    case = (
+        Together(backend, problem, method, group)
+        if group.size > 1
+        else Alone(backend, problem, method, inputs, checked)
+    )
     pace = turns or case.pace(clock)
     with watched(backend, _why_unwatched(method, group, pace), case.missing) as until_now:
         return _measured(
@@ -183,6 +189,7 @@ def _measured(
         verified=None if error is None else True,
         error=error,
         tolerance=problem.tolerance(),
+        output=case.output(),
         input_sets=len(steps),
         input_sets_bytes=len(steps) * problem.memory_bytes(),
         algorithm=description_of(steps[0]).algorithm,
@@ -200,14 +207,22 @@ def _measured(
 class Alone:
     """A call of this process alone: how it is set up and checked. ``Together`` is the same of several ranks."""
 
-    def __init__(self, backend: Backend, problem: Problem, method: Method, inputs: tuple[Array, ...] = ()) -> None:
-        """inputs: () where they are still to be made."""
+    def __init__(
+        self,
+        backend: Backend,
+        problem: Problem,
+        method: Method,
+        inputs: tuple[Array, ...] = (),
+        checked: Sequence[Checked] = (),
+    ) -> None:
+        """inputs: () where they are still to be made. checked: outputs that are known to be right."""
         import numpy as np
 
         self._backend, self._problem, self._method = backend, problem, method
         self._rng = np.random.default_rng(method.seed + 1)
         self._inputs = inputs
-        self._reference: Reference | Exact | None = None
+        self._known = checked
+        self._check: OutputCheck | None = None
         self.missing = {"trace": "--trace was not given"}
 
     def pace(self, clock: Clock) -> Pace:
@@ -239,30 +254,27 @@ class Alone:
         It returns the error; None where there is nothing to compare with, or that was not asked for.
         """
         if not self._method.check:
+            self.missing["output"] = "no check was asked for"
             return lambda: None
         if reason := self._problem.why_unverifiable():
-            self.missing["verified"] = reason
+            self.missing |= {"verified": reason, "output": reason}
             return lambda: None
         checked = self._problem.check_inputs(self._rng, self._inputs)
         if checked is not self._inputs:  # then checked by a step set up for these inputs
             kernel = setup_of(self._problem.primitive, self._backend.name)
             step = kernel(self._backend, self._problem, *map(self._backend.put, checked))
-        output = rewritten(self._backend, step)
-        host = on_host(self._backend, output)
-        if host is not output:
-            return lambda: self._error(host, checked)
-        error = self._error(host, checked)  # at once, as the next call writes there
-        return lambda: error
-
-    def _error(self, host: Array, checked: Sequence[Array]) -> float:
-        self._reference = self._problem.reference(self._rng, *checked)
-        return error_of(host, self._problem, self._reference)
+        self._check = OutputCheck(
+            self._backend, self._problem, step, lambda: self._problem.reference(self._rng, *checked), self._known
+        )
+        return self._check.begin()
 
     def check_again(self, step: Step) -> float | None:
         """The error of a call after all that were timed, for problems that ask for it."""
-        if self._reference is None or not self._problem.check_again:
-            return None
-        return check_output(self._backend, self._problem, step, self._reference)
+        return self._check.again(step) if self._check and self._problem.check_again else None
+
+    def output(self) -> Output | None:
+        """What calls gave; None where nothing was checked."""
+        return self._check.output() if self._check else None
 
 
 def make_second_context(backend: Backend, method: Method) -> None:

@@ -112,7 +112,7 @@ class Together:
         self._backend, self._problem, self._method, self._group = backend, problem, method, group
         self._collective = cast("Collective", problem)
         self._sets = 1
-        self.missing = {"trace": "several processes are not traced"}
+        self.missing = {"trace": "several processes are not traced", "output": "several processes share it"}
 
     def refuse_early(self, phases: Phases) -> None:
         """Agree on the sets of inputs: on each rank as many as the rank with the largest cache needs.
@@ -154,6 +154,9 @@ class Together:
     def check_again(self, step: Step) -> float | None:
         """The error of a call after all that were timed; None where these are not what is checked."""
         return self._error(step) if self._method.check and self._checked() is None else None
+
+    def output(self) -> None:
+        """Of the parts of an output nothing is kept."""
 
     def _checked(self) -> tuple[Array, ...] | None:
         return self._collective.checked_of(self._group.rank, self._method.seed)

@@ -49,8 +49,11 @@ def rewritten(backend: Backend, step: Step) -> Any:
     """
     output = step()
     backend.synchronize()
-    if description_of(step).is_process:
-        return output
+    return output if description_of(step).is_process else called_again(backend, step, output)
+
+
+def called_again(backend: Backend, step: Step, output: Any) -> Any:
+    """The output of a call more, which found that of the last one poisoned."""
     poison(backend, output)
     output = step()
     backend.synchronize()
@@ -61,7 +64,7 @@ def poison(backend: Backend, output: Any) -> None:
     """Make an element that the next call leaves out show, in whichever of its forms the output is.
 
     A copy to the host ends in host memory, one to another GPU where the backend does not reach."""
-    if _is_host_array(output):
+    if is_host_array(output):
         poison_host(output)
     elif hasattr(output, "poison"):
         output.poison()
@@ -76,13 +79,14 @@ def poison(backend: Backend, output: Any) -> None:
 
 def on_host(backend: Backend, output: Any) -> Array:
     """What a step returned, as a host array, whichever of the forms of an output it has."""
-    if _is_host_array(output):
+    if is_host_array(output):
         return output
     found: Array = output.get() if hasattr(output, "poison") else backend.get(output)
     return found
 
 
-def _is_host_array(output: Any) -> TypeGuard[Array]:
+def is_host_array(output: Any) -> TypeGuard[Array]:
+    """Whether it is NumPy's."""
     import numpy as np
 
     return isinstance(output, np.ndarray)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from primbench.distributed.ranks import Ranks
+    from primbench.measurement.outputs import Checked
     from primbench.spec.arm import Arm
     from primbench.spec.case import Case
 
@@ -131,9 +132,9 @@ class WorkerProcess:
         except WorkerGone as gone:
             self._gone = gone
 
-    def run(self, case: Case, timeout_s: float) -> Outcome:
-        """Raises WorkerGone, after which this worker is of no more use."""
-        outcome = self._ask(Task(case=case), timeout_s, Outcome)
+    def run(self, case: Case, timeout_s: float, checked: Sequence[Checked] = ()) -> Outcome:
+        """checked: as Task has it. Raises WorkerGone, after which this worker is of no more use."""
+        outcome = self._ask(Task(case=case, checked=[*checked]), timeout_s, Outcome)
         if outcome.status == "failed" and self._ranks and (fate := self._fate()):
             raise WorkerGone(fate)  # what rank 0 has seen of it was a closed connection
         return outcome

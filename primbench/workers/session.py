@@ -16,10 +16,11 @@ from primbench.numa.placement import check_cpus
 from primbench.results.record import Record, Worker
 from primbench.runtimes.afar import sent
 from primbench.spec.defaults import DEFAULT_TIMEOUT_S
+from primbench.workers.checked import CheckedOutputs
 from primbench.workers.fitting import too_many_or_few
 from primbench.workers.neighbour import NeighbourGone, timed_beside
 from primbench.workers.process import WorkerGone, WorkerProcess
-from primbench.workers.protocol import Outcome, Purpose, Start
+from primbench.workers.protocol import Outcome, Purpose, Start, Task
 from primbench.workers.starts import start_of
 from primbench.workers.turns import take_turns
 
@@ -81,6 +82,7 @@ class Session:
         self._arms = {**(arms or {})}
         self._gpus: int | None = None  # how many the last worker on this machine saw
         self._running: dict[tuple[str, Purpose], _Running] = {}  # by the arm
+        self._checked = CheckedOutputs()
         self._process = 0  # the number of the processes that run now
 
     def __enter__(self) -> Self:
@@ -148,7 +150,11 @@ class Session:
         self.prepare(cases)
         share_s = (time.monotonic() - clock) / len(cases)
         running = [(self._running[case.arm, "time"], case) for case in cases]
-        ended = take_turns([(each.worker, case) for each, case in running], self._timeout_s, cpu, shares_s)
+        tasks = [
+            Task(case=case, in_turn=True, cpu=cpu, shares_s=shares_s, checked=self._checked.of(case)) for case in cases
+        ]
+        workers = [each.worker for each, _ in running]
+        ended = take_turns([*zip(workers, tasks, strict=True)], self._timeout_s)
         return [
             _record(case, each.number, self._ended(case, outcome), started, share_s + active_s)
             for (each, case), (outcome, active_s) in zip(running, ended, strict=True)
@@ -180,13 +186,16 @@ class Session:
     def _timed(self, case: Case, worker: WorkerProcess, neighbour: Neighbour | None) -> Outcome:
         """Raises WorkerGone, NotStarted, and NeighbourGone with that one ended."""
         if neighbour is None:
-            return worker.run(case, self._timeout_s)
+            return self._run(case, worker)
         beside = self._running_for(case, "neighbour") or self._start(case, "neighbour")
         try:
-            return timed_beside(neighbour, beside.worker, self._timeout_s, lambda: worker.run(case, self._timeout_s))
+            return timed_beside(neighbour, beside.worker, self._timeout_s, lambda: self._run(case, worker))
         except NeighbourGone:
             self._end(case.arm, "neighbour")
             raise
+
+    def _run(self, case: Case, worker: WorkerProcess) -> Outcome:
+        return worker.run(case, self._timeout_s, self._checked.of(case))
 
     def _started(self, case: Case) -> Iterator[Worker]:
         """The line of the worker that is to run a case, where it had to be started."""
@@ -198,6 +207,7 @@ class Session:
         """What a worker made of a case, with the trace of another one where that was asked for."""
         if timed.status == "failed":
             self._end(case.arm, "time")
+        self._checked.add(case, timed.measurement)
         if self._trace and timed.measurement is not None:
             return replace(timed, measurement=self._with_trace(case, timed.measurement))
         return timed

@@ -12,7 +12,6 @@ from primbench.workers.protocol import Go, Outcome, Task
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from primbench.spec.case import Case
     from primbench.workers.process import WorkerProcess
 
 
@@ -41,19 +40,15 @@ class _Turns:
             self.done = answer.done
 
 
-def take_turns(
-    workers: Sequence[tuple[WorkerProcess, Case]], timeout_s: float, cpu: int | None, shares_s: dict[str, float]
-) -> list[tuple[Outcome, float]]:
-    """What each worker makes of its case, and the seconds of its turns.
-
-    cpu: on which all call, None for any. shares_s: metric -> how long each samples it.
+def take_turns(workers: Sequence[tuple[WorkerProcess, Task]], timeout_s: float) -> list[tuple[Outcome, float]]:
+    """What each worker makes of its task, which is in turn, and the seconds of its turns.
 
     Each begins alone, until it is about to sample. Then they sample in turn, in their order, until all have enough
     samples of a metric; one whose case has a metric less, or has ended, holds up nobody.
     """
     started = [_Turns(worker) for worker, _ in workers]
-    for each, (_, case) in zip(started, workers, strict=True):
-        each.next(Task(case=case, in_turn=True, cpu=cpu, shares_s=shares_s), timeout_s)
+    for each, (_, task) in zip(started, workers, strict=True):
+        each.next(task, timeout_s)
     while going_on := [each for each in started if each.outcome is None]:
         _round(going_on, timeout_s)
     return [(each.outcome, each.active_s) for each in started if each.outcome is not None]

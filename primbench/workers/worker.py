@@ -311,8 +311,9 @@ def run(
         group.tell(task)
         turns = turns_of(task, group, give_away)
         measured = measure_on(
-            backend, problem, case.method, group, page_nodes=page_nodes, turns=turns, inputs=inputs, look=look
-        )
+            backend, problem, case.method, group,
+            page_nodes=page_nodes, turns=turns, inputs=inputs, checked=task.checked, look=look,
+        )  # fmt: skip
         return Outcome(status="ok", measurement=measured)
     except UnsupportedCase as reason:
         return Outcome(status="skipped", reason=str(reason))

@@ -62,8 +62,8 @@ class Scripted:
 
 def played(*workers: Scripted, timeout_s: float = 60.0) -> list[str | None]:
     """The reasons for which they failed."""
-    pairs = [(cast("WorkerProcess", each), CASE) for each in workers]
-    return [outcome.reason for outcome, _ in take_turns(pairs, timeout_s, None, {})]
+    pairs = [(cast("WorkerProcess", each), Task(case=CASE, in_turn=True)) for each in workers]
+    return [outcome.reason for outcome, _ in take_turns(pairs, timeout_s)]
 
 
 @pytest.fixture
@@ -110,13 +110,14 @@ def workers() -> Iterator[list[WorkerProcess]]:
 
 
 QUICK = replace(CASE, method=Method(min_time_s=0.001, max_time_s=0.01))
+QUICK_TASK = Task(case=QUICK, in_turn=True)
 
 
 def test_the_reason_names_the_time_that_was_asked_for_and_not_what_was_left_of_it(
     workers: list[WorkerProcess],
 ) -> None:
     stopped, _ = workers
-    assert TurnOver(done=True) == stopped.turn(Task(case=QUICK, in_turn=True), 60.0, 0.0)
+    assert TurnOver(done=True) == stopped.turn(QUICK_TASK, 60.0, 0.0)
     os.kill(stopped.ready.pid, signal.SIGSTOP)
     with pytest.raises(WorkerGone, match=r"^no answer within 1 s \(--timeout\)$"):
         stopped.turn(Go(all_done=True), 1.0, 0.8)
@@ -124,7 +125,7 @@ def test_the_reason_names_the_time_that_was_asked_for_and_not_what_was_left_of_i
 
 def test_one_that_does_not_answer_is_gone_when_the_others_go_on(workers: list[WorkerProcess]) -> None:
     os.kill(workers[0].ready.pid, signal.SIGSTOP)
-    (stopped, _), (other, active_s) = take_turns([(each, QUICK) for each in workers], 5.0, None, {})
+    (stopped, _), (other, active_s) = take_turns([(each, QUICK_TASK) for each in workers], 5.0)
     assert ("failed", "no answer within 5 s (--timeout)") == (stopped.status, stopped.reason)
     assert not psutil.pid_exists(workers[0].ready.pid)
     assert ("ok", None) == (other.status, other.reason)
@@ -133,7 +134,7 @@ def test_one_that_does_not_answer_is_gone_when_the_others_go_on(workers: list[Wo
 
 def test_what_is_timed_in_turn_waits_while_others_have_theirs(workers: list[WorkerProcess]) -> None:
     cpu = min(os.sched_getaffinity(0))
-    for outcome, active_s in take_turns([(each, QUICK) for each in workers], 60.0, cpu, {}):
+    for outcome, active_s in take_turns([(each, replace(QUICK_TASK, cpu=cpu)) for each in workers], 60.0):
         assert outcome.measurement is not None
         turns = outcome.measurement.turns
         assert turns is not None

@@ -77,7 +77,7 @@ def test_what_cannot_be_had_is_refused_and_said_to_be_place_or_backend() -> None
 
 
 def test_another_version_of_the_protocol_is_refused() -> None:
-    expected = "speaks protocol 5, this one 999: install the same version in both places"
+    expected = f"speaks protocol {protocol.PROTOCOL_VERSION}, this one 999: install the same version in both places"
     with pytest.raises(BackendUnavailable, match=expected):
         worker.begin(replace(START, protocol_version=999))
 

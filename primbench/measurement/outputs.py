@@ -1,0 +1,27 @@
+"""What calls of a case gave, to the last bit."""
+
+from __future__ import annotations
+
+import msgspec
+
+from primbench.quantities import Amount, Whole
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """The output of a case in one process, by digests: two that are alike to the last bit have the same one.
+
+    ``primbench/timing/digest.py`` says what a digest is made of.
+    """
+
+    digest: str
+    """Of the output that was checked."""
+    calls: dict[str, Whole]
+    """Digest -> how many calls of this process gave such an output, of those that were looked at; that one included."""
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """An output that agreed with the reference in an earlier process of the same arm."""
+
+    digest: str
+    error: Amount
+    """``Measurement.error`` of it."""

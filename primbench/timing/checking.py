@@ -1,0 +1,115 @@
+"""The check of a case's output: by the reference, or by an output that is known to agree with it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from primbench.measurement.outputs import Checked, Output
+from primbench.problem import description_of
+from primbench.timing.digest import digest_of
+from primbench.timing.verify import called_again, error_of, on_host, rewritten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from primbench.backends import Backend
+    from primbench.problem import Array, Exact, Problem, Reference, Step
+
+LONG_S = 0.05  # a call that takes longer is not repeated for nothing but to see whether it gives the same
+REPEATS_S = 0.2
+MOST_REPEATS = 1000  # after which a call that gives another output once in 200 has done so again
+FEW_REPEATS = 20  # where all give the same
+
+
+class OutputCheck:
+    """Of a step: whether what it gives is right, and what its calls gave to the last bit.
+
+    An output is right that is to the last bit one which an earlier process of the arm compared with the reference: its
+    digest is compared, where the output lies. Any other one is compared with the reference itself, and so is each of an
+    operation that gives others each time, so that nothing passes which has not been compared. Calls are repeated then,
+    which tells an operation that repeats itself from one that does not.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        problem: Problem,
+        step: Step,
+        reference: Callable[[], Reference | Exact],
+        known: Sequence[Checked] = (),
+    ) -> None:
+        """reference: what makes it, once at most. known: outputs of earlier processes of the arm."""
+        self._backend, self._problem, self._step = backend, problem, step
+        self._make_reference = reference
+        self._reference: Reference | Exact | None = None
+        self._known = {each.digest: each.error for each in known}
+        self._calls: Counter[str] = Counter()
+        self._digest = ""
+        self._error: float | None = None
+
+    def begin(self) -> Callable[[], float]:
+        """Make calls, and return what compares the output, which may go on beside further calls.
+
+        Raises VerificationError, as what it returns does, where the output is wrong.
+        """
+        started = time.perf_counter()
+        output = rewritten(self._backend, self._step)
+        call_s = (time.perf_counter() - started) / 2
+        self._digest = self._seen(output)
+        if self._digest in self._known:
+            self._error = self._known[self._digest]
+            return self._checked
+        host = on_host(self._backend, output)
+        if self._backend.device == "cpu" or host is output:  # the next call writes there
+            self._compare(host)
+        self._repeat(output, call_s)
+        return self._checked if self._error is not None else lambda: self._compare(host)
+
+    def again(self, step: Step) -> float:
+        """The error of a further call: that of the first one where it gives the same."""
+        output = rewritten(self._backend, step)
+        if self._seen(output) == self._digest:
+            return self._checked()
+        return error_of(on_host(self._backend, output), self._problem, self._of_problem())
+
+    def output(self) -> Output:
+        """What calls gave so far."""
+        return Output(digest=self._digest, calls=dict(self._calls))
+
+    def _checked(self) -> float:
+        assert self._error is not None
+        return self._error
+
+    def _compare(self, host: Array) -> float:
+        self._error = error_of(host, self._problem, self._of_problem())
+        return self._error
+
+    def _of_problem(self) -> Reference | Exact:
+        self._reference = found = self._reference or self._make_reference()
+        return found
+
+    def _seen(self, output: Any) -> str:
+        digest = digest_of(self._backend, output)
+        self._calls[digest] += 1
+        return digest
+
+    def _repeat(self, output: Any, call_s: float) -> None:
+        """Call again until it is known whether calls of this process give the same, or one of them alone did not.
+
+        Of an operation of which earlier processes gave two outputs that is known.
+        """
+        is_for_nothing = not self._known and call_s > LONG_S
+        if description_of(self._step).is_process or is_for_nothing or len(self._known) > 1:
+            return
+        ends = time.perf_counter() + REPEATS_S
+        while not self._is_told() and time.perf_counter() < ends:
+            output = called_again(self._backend, self._step, output)
+            self._seen(output)
+
+    def _is_told(self) -> bool:
+        count = self._calls.total()
+        if len(self._calls) == 1:
+            return count > (FEW_REPEATS if self._known else 1)
+        return min(self._calls.values()) > 1 or len(self._calls) > 2 or count > MOST_REPEATS
