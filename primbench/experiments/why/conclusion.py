@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
-from primbench.experiments.why.rounds import Design, Interval
+from primbench.experiments.why.rounds import RatioInterval, Subset
 
 Role = Literal["adds", "only together", "enough by itself", "takes away"]
-Outcome = Literal["no difference", "undecided", "explained", "partly explained", "not found", "failed"]
+Resolution = Literal["no difference", "undecided", "explained", "partly explained", "not found", "failed"]
 
 
 class Contribution(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,9 +19,9 @@ class Contribution(msgspec.Struct, frozen=True, kw_only=True):
     """Its number."""
     role: Role | None
     """None where it cannot be told, as one of the places does not run."""
-    added: Interval | None
+    added: RatioInterval | None
     """The time with the whole set in FAST over the time with all of the set but this."""
-    alone: Interval | None
+    alone: RatioInterval | None
     """The time in SLOW with this alone of the set over the time in SLOW without the set."""
     share: float | None
     """Of what SLOW takes longer than FAST, in seconds: the mean of both. Below 0 where it takes away."""
@@ -30,13 +30,13 @@ class Contribution(msgspec.Struct, frozen=True, kw_only=True):
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
     """A set of differences that harms FAST and whose absence heals SLOW, by pairs measured after it was suspected."""
 
-    differences: Design
+    differences: Subset
     """The set."""
-    base: Design
+    base: Subset
     """What was proven before, and was in FAST, too, while this was proven."""
-    harms: Interval
+    harms: RatioInterval
     """The time in FAST with the set over the time in FAST."""
-    heals: Interval
+    heals: RatioInterval
     """The time in SLOW over the time in SLOW without the set."""
     contributions: tuple[Contribution, ...]
     """One of each difference."""
@@ -51,23 +51,23 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of why SLOW differs from FAST."""
 
-    outcome: Outcome
+    outcome: Resolution
     """Explained: sets are proven, and what is left cannot be told from nothing, or is below half a margin. Partly
     explained: something is certainly left. Not found: there is an effect, and no set is proven. Undecided: there may be
     an effect. Failed: FAST or SLOW does not run."""
-    effect: Interval | None
+    effect: RatioInterval | None
     """The time in SLOW over the time in FAST."""
     proofs: tuple[Proof, ...]
     """In the order in which they were found."""
-    unexplained: Interval | None
+    unexplained: RatioInterval | None
     """The time in SLOW over the time in FAST with all that is proven; None where nothing is."""
     passed: tuple[Proof, ...]
     """Proven, and not there again after the pause."""
-    refuted: tuple[Design, ...]
+    refuted: tuple[Subset, ...]
     """Put to the test by fresh pairs, and not proven."""
-    suspects: tuple[tuple[Design, float], ...]
+    suspects: tuple[tuple[Subset, float], ...]
     """Not proven: the likeliest sets, each with its probability."""
-    failed: tuple[tuple[Design, str], ...]
+    failed: tuple[tuple[Subset, str], ...]
     """Subsets that do not run, each with the reason that was told first."""
     pairs: int
     """That were measured."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import msgspec
 
-Design = frozenset[int]
+Subset = frozenset[int]
 """The differences, by number, that are in a place as in SLOW; all others are as in FAST. Empty: FAST. All: SLOW."""
 
-Stage = Literal["effect", "search", "certificate", "repeat"]
+Purpose = Literal["effect", "search", "certificate", "repeat"]
 
 
-class Interval(msgspec.Struct, frozen=True, kw_only=True):
+class RatioInterval(msgspec.Struct, frozen=True, kw_only=True):
     """A ratio of times, 1 for equally fast, with what it may be."""
 
     ratio: float
@@ -23,28 +22,21 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None
     """Above it only by chance; None where nothing is known."""
 
-    @classmethod
-    def of_logs(cls, log: float, half_width: float) -> Interval:
-        """Of a logarithm, give or take ``half_width``, which may be infinite."""
-        if not math.isfinite(half_width):
-            return cls(ratio=math.exp(log), low=0.0, high=None)
-        return cls(ratio=math.exp(log), low=math.exp(log - half_width), high=math.exp(log + half_width))
-
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
     """Pairs to measure next: each pair has one fresh process of each design, all of them in turn."""
 
     number: int
     """From 0, one more each time."""
-    stage: Stage
+    stage: Purpose
     """What the pairs are for."""
-    designs: tuple[Design, ...]
+    designs: tuple[Subset, ...]
     """In the order of the first pair; each pair is the mirror of the one before."""
     pairs: tuple[int, ...]
     """Numbers of pairs, none of which was used before; the first is even."""
-    testing: Design | None = None
+    testing: Subset | None = None
     """The set of differences that a certificate, or its repetition, is about."""
-    base: Design = frozenset()
+    base: Subset = frozenset()
     """What has been proven before, and is in every design."""
     after_pause: bool = False
     """Whether to wait first, so that a cause which passes is gone."""
@@ -55,7 +47,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
     pair: int
     """One of those of the round."""
-    design: Design
+    design: Subset
     """One of those of the round."""
     value_s: float | None
     """The metric in question, above 0 seconds; None where there is none."""
