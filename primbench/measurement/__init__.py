@@ -109,7 +109,9 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     None where nodes_per_call is, before CUDA 12.3, before torch 2.8, and in files from before it was kept.
     implementations: what torch's calls on a CPU took of the libraries that say so, oneDNN and MKL, each once; [] where
     it called neither, None where nobody was asked, and in files from before it was kept.
-    phases_s: what the case spent its time on, from inputs to the last sample; on a GPU a check includes the warm-up.
+    phases_s: what the case spent its time on, one after the other, from inputs to the last look at its place, without
+    the turns of others and calls that do not count; on a GPU a check includes the warm-up. A metric's includes what is
+    made for it; "timing" is what belongs to none, and in files from before metrics had their own, all of them.
     warm_up_drift: how far the medians of the two last halves of the warm-up lay apart, as a share of the larger: it
     came to rest at 0.01 or less. None, with the reason in ``missing``, where there was none, or too short a one.
     places: in memory, of inputs and outputs, on which device_s was sampled.

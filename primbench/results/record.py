@@ -18,7 +18,7 @@ from primbench.environment.later import Later
 from primbench.errors import InvalidRequest
 from primbench.measurement import Measurement, notebook
 from primbench.numa.placement import EffectivePlacement
-from primbench.quantities import Time, Whole
+from primbench.quantities import Seconds, Time, Whole
 from primbench.registry import problem_class
 from primbench.results.disturbances import Disturbance, disturbances
 from primbench.spec.arm import Arm
@@ -102,6 +102,9 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="w
 
     arm: as it was asked for; None outside of studies. sent: to another machine, of the variables where the study was
     started; None where it was not sent to one.
+    phases_s: what it took to start, one after the other: "process", until its first line ran, what makes its arm
+    included, and until its answer was heard; "import" of primbench; "place", to bind itself; "framework", to import it;
+    "context", to open its device; "look" around. {} in files from before they were kept.
     """
 
     worker: Whole
@@ -113,6 +116,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="w
     versions: dict[str, str]
     arm: Arm | None = None
     sent: Sent | None = None
+    phases_s: dict[str, Seconds] = {}
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from primbench.backends import Backend, CudaBackend, best_available
 from primbench.distributed.group import ALONE, Group
-from primbench.measurement import Measurement
+from primbench.measurement import Measurement, Samples
 from primbench.problem import Problem, Step, checked_problem, description_of
 from primbench.registry import backends_of, setup_of
 from primbench.spec.method import Method
@@ -156,14 +156,16 @@ def _measured(
     look: Callable[[], object],
 ) -> Measurement:
     """until_now: ends the sampling of what is used, and returns it."""
-    phases = Phases(pace.own)
+    phases = pace.phases = Phases(pace.own)
     make_second_context(backend, method)
     case.refuse_early(phases)
     inputs = case.inputs()
     phases.end("inputs")
     steps, extents = case.set_up(inputs)
     calls = CallLoop(steps)
+    phases.end("setup")
     first = FirstCalls([], None) if calls.are_processes else first_calls(backend, steps)
+    phases.end("first calls")
     copies = elsewhere(backend, problem, inputs) if pace.has_others and len(steps) == 1 else []
     phases.end("setup")
     compare = case.check(steps[0])
@@ -183,6 +185,7 @@ def _measured(
         phases.end("second check")
     over_time = until_now()
     look()
+    phases.end("look")
     return replace(
         timed,
         missing=timed.missing | case.missing | why_no_pages,
@@ -303,9 +306,16 @@ def timed_by(timer: CpuTimer | CudaTimer, problem: Problem, step: Step, method: 
     take_refused, read, learnt = described.refused_calls, described.data, described.learnt
     return replace(
         timed,
-        others={name: take(method, pace) for name, take in described.others.items()},
+        others={name: _taken(name, take, method, pace) for name, take in described.others.items()},
         counts=dict(described.counts),
         refused_calls=take_refused and take_refused(method, pace),
         data=read and read(),
         learnt=learnt and learnt(),
     )
+
+
+def _taken(name: str, take: Callable[[Method, Pace], Samples], method: Method, pace: Pace) -> Samples:
+    """Of a time that only this primitive has."""
+    samples = take(method, pace)
+    pace.phases.end(name)
+    return samples

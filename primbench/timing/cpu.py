@@ -49,6 +49,7 @@ class CpuTimer:
         else:
             drift = warm_up(take, pace.now, window_s=0.0, max_time_s=method.max_time_s / 2)
             missing |= {"warm_up_drift": TOO_SHORT} if drift is None else {}
+        pace.phases.end("warm-up")
         batch_s = collect(take, main_rule(method), pace, calls_per_sample=per_batch, metric="batch_s", **by)
         if per_batch == 1:
             return Measurement(batch_s=batch_s, wall_s=batch_s, warm_up_drift=drift, missing=missing)

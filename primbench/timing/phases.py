@@ -1,4 +1,4 @@
-"""What a case spends its time on, from the inputs to the last sample."""
+"""What a process spends its time on: a worker until it is ready, a case from its inputs to the last look around."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ if TYPE_CHECKING:
 
 
 class Phases:
-    """ended_s: phase -> seconds by the clock, in the order in which they ended."""
+    """One follows the other without a gap, so that they add up to the time since this was made.
+
+    ended_s: phase -> seconds by the clock, in the order in which they first ended.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.clock, self._last = clock, clock()
         self.ended_s: dict[str, float] = {}
 
     def end(self, name: str) -> None:
+        """All since the last end was this phase, which there may have been before."""
         now = self.clock()
-        self.ended_s[name] = (now - self._last) / 1e9
+        self.ended_s[name] = self.ended_s.get(name, 0.0) + (now - self._last) / 1e9
         self._last = now

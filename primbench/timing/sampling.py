@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from primbench import stats
 from primbench.measurement import Samples
 from primbench.timing.cpu_probe import Loop, Queue, ReadBetween
+from primbench.timing.phases import Phases
 
 if TYPE_CHECKING:
     from primbench.measurement.readings import Turns
@@ -64,6 +65,7 @@ class Pace:
         self.loop: Loop | None = Loop()
         self.queue = Queue()
         self.has_others = False  # processes that take turns with this one
+        self.phases = Phases(self.own)
 
     def __call__(self) -> int:
         """The clock's, for what needs no more of it."""
@@ -199,7 +201,8 @@ def collect(
 ) -> Samples:
     """Sample until the rule says stop; every sample is kept.
 
-    metric: its name in Measurement, by which processes that take turns may be told how long it is worth sampling.
+    metric: its name in Measurement, by which processes that take turns may be told how long it is worth sampling, and
+    that of the phase which ends here.
 
     loop: tells beside each sample how fast the CPU is; for times in which the host has a part. uncounted: what is
     called at the beginning of a turn, where not ``take``. least_turns: where processes take turns.
@@ -221,6 +224,8 @@ def collect(
             stopped = _stopped(samples, rule, spent_s, is_looked_at=is_looked_at) or stopped
             is_over = pace.is_over(stopped, uncounted or take)
         beside.end()
+    if metric:
+        pace.phases.end(metric)
     assert stopped is not None
     return Samples(
         samples_s=samples,

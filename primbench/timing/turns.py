@@ -48,6 +48,7 @@ class InTurn(Pace):
         shares_s: Mapping[str, float] | None = None,
     ) -> None:
         """cpu: that all processes are to call from; None is any. shares_s: how long metrics are worth sampling."""
+        self._waited_ns = self._uncounted_ns = 0
         super().__init__(clock)
         self.has_others = True
         self._cpu = cpu
@@ -58,7 +59,6 @@ class InTurn(Pace):
         self._others_ns = _cpu_of_others_ns()
         self._turns = self._of_metric = 1
         self._least_turns, self._hard_ns = MIN_TURNS, math.inf
-        self._waited_ns = self._uncounted_ns = 0
         self._queued_s = 0.0
 
     def own(self) -> int:

@@ -76,6 +76,7 @@ class WorkerProcess:
         """
         self._ranks = ranks
         self._start, self._arm = start, arm
+        self._began, self.start_s = time.monotonic(), dict[str, float]()
         self._heard = Lines()
         self._gone: WorkerGone | None = None
         peers = self._start_child(arm, start, verbose=verbose)
@@ -91,6 +92,7 @@ class WorkerProcess:
         """
         try:
             ready = self._hear(START_TIMEOUT_S, Ready)
+            self.start_s = _of_start(ready, time.monotonic() - self._began)
             if self._arm is not None:
                 _check(self._arm, self._start, ready)
         except BaseException as error:
@@ -266,6 +268,11 @@ def _due(answer: protocol.Answer, *kinds: type[_Answer]) -> _Answer:
         due = " or ".join(kind.__name__ for kind in kinds)
         raise WorkerGone(f"worker answered {type(answer).__name__} where {due} was due")
     return answer
+
+
+def _of_start(ready: Ready, all_s: float) -> dict[str, float]:
+    """Of a worker that was ready after so long, as Worker.phases_s has it."""
+    return {"process": all_s - sum(ready.phases_s.values()), **ready.phases_s}
 
 
 def _heard_of_another(arm: Arm, start: Start, silent: BaseException) -> WorkerGone:

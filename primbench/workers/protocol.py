@@ -66,12 +66,15 @@ class Enlist(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """phases_s: of its start, from its first line on, as Worker has them."""
+
     pid: int
     backend: str
     device: str
     environment: Environment
     placement: EffectivePlacement
     versions: dict[str, str]
+    phases_s: dict[str, float] = {}
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -235,6 +235,7 @@ class Session:
                 versions=ready.versions,
                 arm=arm,
                 sent=sent(arm, ready.environment.machine.boot_id) if arm and arm.is_far else None,
+                phases_s=running.worker.start_s,
             )
         except GeneratorExit:
             self._end(case.arm, "time")

@@ -13,8 +13,15 @@ from primbench.system import collector
 if __name__ == "__main__":
     collector.rest()
 
+from time import perf_counter_ns
+
+from primbench.timing.phases import Phases
+
+BEGUN = Phases(perf_counter_ns)  # before all that takes long to import
+
 import ctypes
 import gc
+import importlib
 import os
 import signal
 import socket
@@ -25,7 +32,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
 
-from primbench.backends import Backend, best_available, gpu_number
+from primbench.backends import Backend, best_available, gpu_number, missing, modules_of
 from primbench.distributed import networks
 from primbench.distributed.channel import Channel
 from primbench.distributed.group import ALONE, Group, Refused, host_identity
@@ -62,6 +69,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to handle; it ends this process
     source, sink = own_streams()
     start = protocol.decode_start(source.readline())
+    BEGUN.end("import")
     try:
         with refused_calls_named(BackendUnavailable):
             placement.check_cpus(start.placement)  # before ranks are started in an arm
@@ -189,9 +197,14 @@ def begin(start: Start) -> tuple[Backend, Ready]:
     placed = placement.apply(start.placement, start.device or "cpu")
     if start.sharing > 1 and start.device == "cpu":
         placement.share_cpus(placed.cpus, start.sharing)
+    BEGUN.end("place")
     _add_kernels(start.kernels)  # which may import a framework
+    if start.backend and missing(start.backend) is None:
+        importlib.import_module(modules_of(start.backend)[0])
+    BEGUN.end("framework")
     backend = best_available(start.candidates, start.backend, start.device)
     versions = backend.versions()  # loads what is looked at next: the libraries and their threads
+    BEGUN.end("context")
     ready = Ready(
         pid=os.getpid(),
         backend=backend.name,
@@ -201,7 +214,8 @@ def begin(start: Start) -> tuple[Backend, Ready]:
         versions=versions,
     )
     collector.collect_again()
-    return backend, ready
+    BEGUN.end("look")
+    return backend, replace(ready, phases_s=BEGUN.ended_s)
 
 
 def _add_kernels(files: Mapping[str, str]) -> None:
