@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         UnsupportedCase,
         VerificationError,
     )
+    from primbench.experiments.why.ask import why
     from primbench.measurement import Measurement, Samples
     from primbench.problem import Problem, kernel
     from primbench.results.file import Results
@@ -42,6 +43,7 @@ _HOMES = {
         "BackendUnavailable", "FileError", "InvalidRequest", "OutputError", "PlacementError", "PrimbenchError",
         "UnsupportedCase", "VerificationError",
     ),
+    "experiments.why.ask": ("why",),
     "measurement": ("Measurement", "Samples"),
     "problem": ("Problem", "kernel"),
     "results.file": ("Results", "load"),
@@ -57,7 +59,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "BackendUnavailable", "Case", "FileError", "InvalidRequest", "Measurement", "Method", "OutputError",
     "Placement", "PlacementError", "PrimbenchError", "Problem", "Record", "Results", "Samples", "UnsupportedCase",
-    "VerificationError", "__version__", "capture", "kernel", "load", "measure", "run", "setup",
+    "VerificationError", "__version__", "capture", "kernel", "load", "measure", "run", "setup", "why",
 ]  # fmt: skip
 
 

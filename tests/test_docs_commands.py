@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))}
 MARKS = set(re.findall(r"`((?:needs|sized|takes) [^`]+)`", PAGES["use.md"]))
 OTHERS = [". .venv/bin/activate"]  # of README, beside the command that tests all: CI reads it there
-JUDGES = {"compare", "doctor", "fleet"}  # whose exit status is 1 by what they find
+JUDGES = {"compare", "doctor", "fleet", "why"}  # whose exit status is 1 by what they find
 WRITES = {"-o", "--csv", "--json", "--markdown", "--svg"}
 OWN = """
 [defaults]

@@ -27,6 +27,7 @@ COMMANDS = {
     "capture": ("primbench.cli.capture", "Take a step of a script or a model apart, into a suite of its operators."),
     "explain": ("primbench.cli.explain", "Measure a captured step and its parts, and show where its time goes."),
     "study": ("primbench.cli.study", "Run the same cases on the host and in containers, and say what differs."),
+    "why": ("primbench.cli.why", "Find the settings that make one place slower than another, and prove it."),
     "ablate": ("primbench.cli.ablate", "Add one ingredient of a container after the other, and say what each costs."),
     "compare": ("primbench.cli.compare", "Compare the arms of a study, or two results files, and say what is certain."),
     "fleet": ("primbench.cli.fleet", "Find the nodes of many that are slower than the others, and say why."),

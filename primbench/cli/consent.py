@@ -52,8 +52,16 @@ def _ask(path: str, choosing: Sequence[Arm], arms: Sequence[Arm]) -> None:
         if not click.confirm("Run it?", err=True):
             raise InvalidRequest(f"{path}: its arms are not run")
         return
-    named = [word for arm in arms for word in ("--arm", in_full(arm))]
-    again = ["primbench", *kernels_options(named_files()), "study", "--resume", path, *named]
+    command = click.get_current_context().info_name
+    named = map(in_full, arms) if command == "why" else [word for arm in arms for word in ("--arm", in_full(arm))]
+    again = [
+        "primbench",
+        *kernels_options(named_files()),
+        "why" if command == "why" else "study",
+        "--resume",
+        path,
+        *named,
+    ]
     raise InvalidRequest(
         f"{path}: machines, images, variables, filters and preloads of its arms can have any program run: where they "
         f"are yours, name them again: {shlex.join(again)}"

@@ -54,19 +54,23 @@ def design_of(
     suite: StudyFile | None = None,
     placement: Placement = Placement(),  # noqa: B008 - frozen
     default_pairs: int = DEFAULT_PAIRS,
+    lasting_s: Mapping[str, tuple[float, float]] = LASTING_S,
 ) -> Design:
-    """The design of a study, by options, else by the suite. Raises InvalidRequest where options contradict."""
+    """The design of a study, by options, else by the suite. lasting_s: as LASTING_S.
+
+    Raises InvalidRequest where options contradict.
+    """
     seed = values["seed"]
     if suite is not None and suite.seed is not None and is_default("seed"):
         seed = suite.seed
-    pairs = values["pairs"]
+    pairs = values.get("pairs")
     if not pairs and ends_itself(values):
         pairs = MOST_UNTIL
     return Design(
         backends=values["backends"],
         device=values["device"],
-        method=_method(values, seed, *LASTING_S["cpu"]),
-        method_on_gpu=_method(values, seed, *LASTING_S["cuda"]),
+        method=_method(values, seed, *lasting_s["cpu"]),
+        method_on_gpu=_method(values, seed, *lasting_s["cuda"]),
         pairs=pairs or (suite and suite.pairs) or default_pairs,
         until_settled=values.get("until") is not None,
         seed=seed,

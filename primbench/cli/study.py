@@ -226,6 +226,8 @@ def resumed(held: Results, values: Mapping[str, Any]) -> Study:
     study = held.header.study
     if study is None:
         raise InvalidRequest(f"{values['resume']}: not of a study: go on with the command that began it")
+    if study.why:
+        raise InvalidRequest(f"{values['resume']}: of `primbench why`: go on with `primbench why --resume`")
     check_all_kernels(values["resume"], held.header.kernels)
     check_own(values["resume"], study.arms, values.get("arms", ()))
     for arm in study.arms:
@@ -236,8 +238,9 @@ def resumed(held: Results, values: Mapping[str, Any]) -> Study:
     return replace(study, pairs=values["pairs"] or study.pairs + more, until_settled=until_settled)
 
 
-def _shared() -> Iterator[click.Option]:
-    lasting = dict(zip(("min_time", "max_time"), zip(LASTING_S["cpu"], LASTING_S["cuda"], strict=True), strict=True))
+def shared_options(lasting_s: Mapping[str, tuple[float, float]] = LASTING_S) -> Iterator[click.Option]:
+    """Those of measuring that mean something where places are compared. lasting_s: as Design has it by default."""
+    lasting = dict(zip(("min_time", "max_time"), zip(lasting_s["cpu"], lasting_s["cuda"], strict=True), strict=True))
     for option in measuring_options():
         if option.name in lasting:
             on_cpu_s, on_gpu_s = lasting[option.name]
@@ -263,7 +266,7 @@ def study_options() -> list[click.Option]:
         primitives_option(and_options=True),
         grouped("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,
                 help=f"Sizes to run: small, medium, large, or a suite's name or file. Default: {DEFAULT_SIZES}."),
-        *_shared(),
+        *shared_options(),
         *gate_options(),
     ]  # fmt: skip
 

@@ -15,7 +15,7 @@ from primbench.compare import moments
 from primbench.compare.busy import are_too_busy, waited
 from primbench.compare.comparison import CaseComparison, Mean
 from primbench.compare.criteria import are_one, margins_of
-from primbench.compare.matching import paired
+from primbench.compare.matching import Matching, paired
 from primbench.compare.neighbour import neighbour_of
 from primbench.compare.ratio import Estimate, LeftOut, Slowed
 from primbench.compare.sides import identity
@@ -25,7 +25,7 @@ from primbench.results.metrics import METRICS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from primbench.compare.matching import CountedRatio, Matching
+    from primbench.compare.matching import CountedRatio
     from primbench.compare.sides import Side, Values
     from primbench.stats import LogRatio
 
@@ -227,6 +227,14 @@ def _if_enough(at_full_speed: CountedRatio | None, of_all: CountedRatio | None) 
     if at_full_speed is None or (of_all is not None and at_full_speed[1] < max(FEWEST_PAIRS, of_all[1] / 2)):
         return None
     return at_full_speed
+
+
+def pair_by_pair(baseline: Side, arm: Side, key: bytes, metric: str) -> dict[int, float]:
+    """Pair -> how many times as long the arm took by this metric; of those that have it on both sides."""
+    found = _chosen(_Sides(baseline, arm, key, Matching(paired)), metric)
+    if found is None:
+        return {}
+    return {pair: found.arm[pair] / found.baseline[pair] for pair in found.arm.keys() & found.baseline.keys()}
 
 
 def _pairs_needed(found: _Chosen, margin: float, level: float) -> int | None:

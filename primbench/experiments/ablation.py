@@ -50,7 +50,7 @@ def runners() -> list[str]:
     return list(dict.fromkeys(itertools.chain(*(engine.runners for engine in engines().values()))))
 
 
-class Ingredient(NamedTuple):
+class AddedIngredient(NamedTuple):
     """One setting of a container. changes: what adds it to the arm before, as fields of Arm."""
 
     name: str
@@ -62,7 +62,7 @@ def bare(runner: str) -> Arm:
     return Arm(name=BARE, runtime=runner, **{row.field: part.bare for part, row in PARTS})
 
 
-def ingredients(engine: str, **asked: Any) -> list[Ingredient]:
+def ingredients(engine: str, **asked: Any) -> list[AddedIngredient]:
     """What an engine adds to that without options, and what is asked for beyond, by the fields of settings."""
     room = engines()[engine].shared_memory_bytes
     found: dict[str, dict[str, Any]] = {}
@@ -71,7 +71,7 @@ def ingredients(engine: str, **asked: Any) -> list[Ingredient]:
             found.setdefault(part.name, {})[row.field] = part.usual(engine, room)
         elif asked.get(row.field):
             found[part.name] = {row.field: asked[row.field]}
-    return [Ingredient(name, changes) for name, changes in found.items()]
+    return [AddedIngredient(name, changes) for name, changes in found.items()]
 
 
 def is_one(study: Study) -> bool:
@@ -126,7 +126,7 @@ def _node_of(device: str, root: Path) -> int:
 
 
 def build_up(
-    base: Arm, added: Sequence[Ingredient], refusal: Callable[[Arm], str | None]
+    base: Arm, added: Sequence[AddedIngredient], refusal: Callable[[Arm], str | None]
 ) -> tuple[list[Arm], dict[str, str]]:
     """The arms from the host to the whole container, and the ingredients that cannot be had here, with the reason.
 
@@ -153,7 +153,7 @@ def build_up(
     return arms, left_out
 
 
-def _with(arm: Arm, ingredient: Ingredient) -> Arm:
+def _with(arm: Arm, ingredient: AddedIngredient) -> Arm:
     return replace(arm, name=ingredient.name, **ingredient.changes)
 
 
@@ -164,7 +164,7 @@ def refusal_of(arm: Arm, start: Start) -> str | None:
         _ = worker.ready
         worker.end()
     except PrimbenchError as error:
-        return error.reason
+        return str(error).removeprefix(f"arm {arm.name}: ")
     return None
 
 

@@ -12,6 +12,7 @@ from primbench.errors import BackendUnavailable
 from primbench.runtimes.invocation import answer
 from primbench.runtimes.leftovers import remove_groups
 from primbench.spec.arm import asked
+from primbench.spec.settings import SETTINGS
 from primbench.system.cgroups import cgroup_folders
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def limited(arm: Arm, name: str, root: Path = Path("/")) -> Iterator[Enforcement
             _leave(groups)
             if isinstance(error, OSError) and error.errno in _WRONG:
                 raise BackendUnavailable(
-                    f"the kernel refuses {error.filename}: {error.strerror}", arm=arm.name
+                    f"arm {arm.name}: the kernel refuses {error.filename}: {error.strerror}"
                 ) from None
             limits = Enforcement(_by_systemd(arm, error), None)
         yield limits
@@ -78,7 +79,11 @@ def _groups(arm: Arm) -> list[tuple[ControlGroup, Any]]:
 
 
 def _controllers(arm: Arm) -> list[str]:
-    return list(dict.fromkeys(group.controller for group, _ in _groups(arm)))
+    """Those that it asks something of; all that any setting is applied by, where it is to have a group of its own."""
+    found = [group.controller for group, _ in _groups(arm)]
+    for _, value in asked(arm, "groups"):
+        found += [row.group.controller for row in SETTINGS.values() if row.group and value == "private"]
+    return list(dict.fromkeys(found))
 
 
 def _make(controllers: Sequence[str], arm: Arm, name: str, root: Path, groups: list[_ControlGroup]) -> None:
@@ -164,9 +169,8 @@ def _by_systemd(arm: Arm, refusal: OSError | ValueError) -> list[str]:
     reason, _ = answer([*scope, "echo", "yes"])
     if reason is not None:
         raise BackendUnavailable(
-            f"limits on the host need a control group, which may not be made here ({refusal}), nor by "
-            f"systemd-run ({reason}): run as root, or have the group delegated",
-            arm=arm.name,
+            f"arm {arm.name}: limits on the host need a control group, which may not be made here ({refusal}), nor by "
+            f"systemd-run ({reason}): run as root, or have the group delegated"
         )
     return [*scope, *(f"--property={name}={value}" for name, value in properties(arm)), "--"]
 

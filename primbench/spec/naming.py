@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from primbench.units import format_bytes
@@ -43,3 +44,26 @@ def _is_said(value: Any, default: Any, *, is_first: bool) -> bool:
 def _cut(text: str) -> str:
     """What lists a hundred tensors fits no line."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def options_of(case: Case) -> list[str]:
+    """The options by which `study` and `why` run the case again."""
+    return ["--primitive", in_words(case), "--backend", case.backend, "--device", case.device]
+
+
+def in_words(case: Case) -> str:
+    """The primitive with its options, as --primitive takes it."""
+    words = [case.primitive]
+    for field in case.fields():
+        value = case.parameters.get(field.name, field.default)
+        if "names" in field.metadata:
+            words.append(str(value))
+        elif value not in (field.default, "") or field.metadata.get("size"):
+            words += _option(field.name.replace("_", "-"), value, str(field.metadata.get("unit") or ""))
+    return shlex.join(words)
+
+
+def _option(name: str, value: Any, unit: str) -> list[str]:
+    if isinstance(value, bool):
+        return [f"--{'' if value else 'no-'}{name}"]
+    return [f"--{name}", f"{value}{unit}"]

@@ -29,6 +29,8 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     until_settled, else exactly. seed: of the order of arms and of cases. other_builds: whether an arm whose framework
     is another build than the baseline's is run, too. pairing: whether the processes of a pair take turns, where they
     can, or follow one another. notes: what is to be known of the arms. published: what was found before of the cases.
+    why: whether it asks why its second arm is slower, in further arms with some settings of it and all others of the
+    first.
     """
 
     title: str = ""
@@ -41,6 +43,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     pairing: Pairing = "one-after-the-other"  # as it was before there was a choice
     notes: list[str] = []
     published: Published | None = None
+    why: bool = False
 
 
 AGAIN = " (again)"

@@ -216,8 +216,9 @@ ROWS = (
     ),
     Setting(
         "cgroup", "cgroup", Literal["private", "host"] | None,
-        "Control groups: private, or host for those of who starts the worker.", "host", parse=OneOf("private", "host"),
-        oci=_oci_cgroup, ingredient=ContainerIngredient(1, "control group", "host", lambda engine, room: "private"),
+        "Control groups: private, of its own; or host, those of who starts the worker.", "host",
+        parse=OneOf("private", "host"), oci=_oci_cgroup, seen_to=("groups",),
+        ingredient=ContainerIngredient(1, "control group", "host", lambda engine, room: "private"),
     ),
 )  # fmt: skip
 LAST = (

@@ -16,7 +16,7 @@ from primbench.errors import BackendUnavailable, PlacementError
 from primbench.experiments import ablation
 from primbench.experiments.ablation import (
     BEYOND,
-    Ingredient,
+    AddedIngredient,
     bare,
     build_up,
     engines,
@@ -265,7 +265,7 @@ def test_an_arm_that_measured_nothing_is_no_step(made_study: MadeStudy) -> None:
 
 def test_an_ingredient_of_an_unknown_arm_is_refused_by_the_arm_itself() -> None:
     with pytest.raises(TypeError):
-        build_up(bare("runc"), [Ingredient("salt", {"salt": 1})], nothing_refused)
+        build_up(bare("runc"), [AddedIngredient("salt", {"salt": 1})], nothing_refused)
 
 
 def test_a_device_that_is_not_there_leaves_the_wrong_node_out(tree: Callable[[str], Path]) -> None:

@@ -1,0 +1,157 @@
+"""`primbench why`: which settings make one place slower than another, by experiment."""
+
+from __future__ import annotations
+
+import sys
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec.structs import replace
+
+from primbench.cli.completing import complete_arm, complete_suite
+from primbench.cli.consent import check_own
+from primbench.cli.design import design_of, study_of
+from primbench.cli.echo import say
+from primbench.cli.measuring import signals_unwind, writing
+from primbench.cli.option_types import TIMEOUT, parsed
+from primbench.cli.options import GroupedCommand, arm_in_words, grouped, primitives_option
+from primbench.cli.outputs import check_outputs, publish
+from primbench.cli.resuming import check_all_kernels, resuming
+from primbench.cli.study import DEFAULT_SIZES, entries_of_study, refuse_beside_resume, shared_options
+from primbench.errors import INTERRUPTED, InvalidRequest
+from primbench.experiments.why.ask import LASTING_S, USUAL_BUDGET_S, in_one_frame
+from primbench.experiments.why.ingredients import Mixtures
+from primbench.experiments.why.inquiry import inquire
+from primbench.experiments.why.measuring import Measuring
+from primbench.report import why as words
+from primbench.report.plain import printable
+from primbench.results.file import Results
+from primbench.results.writer import header
+from primbench.units import format_percent, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from primbench.cli.resuming import Begun
+    from primbench.experiments.why.inquiry import Asking
+    from primbench.experiments.why.rounds import Purpose
+    from primbench.spec.arm import Arm
+    from primbench.spec.study import Study
+
+STAGES: dict[Purpose, str] = {
+    "effect": "is there a difference",
+    "search": "searching",
+    "certificate": "proving",
+    "repeat": "proving again",
+}
+
+
+def _run(fast: Arm | None, slow: Arm | None, **values: Any) -> None:
+    if values["resume"] is not None:
+        refuse_beside_resume()
+    with resuming(values["resume"]) as begun:
+        study = _gone_on_with(begun.held, fast, slow, values) if begun else _asked(fast, slow, values)
+        check_outputs(values)
+        _carry_out(study, begun, values)
+
+
+def _asked(fast: Arm | None, slow: Arm | None, values: Mapping[str, Any]) -> Study:
+    """Raises InvalidRequest where no two places are named, or no cases."""
+    if fast is None or slow is None:
+        raise InvalidRequest("two places are asked about, the faster one first, as in: primbench why host podman")
+    if not (values["primitives"] or values["sizes"]):
+        raise InvalidRequest("of which case? --primitive launch, or --primitive 'gemm -m 64 -n 64 -k 64'")
+    entries = entries_of_study(values["sizes"] or DEFAULT_SIZES, values["primitives"])
+    return in_one_frame(study_of([fast, slow], entries, design_of(values, lasting_s=LASTING_S)))
+
+
+def _gone_on_with(held: Results, fast: Arm | None, slow: Arm | None, values: Mapping[str, Any]) -> Study:
+    """Raises InvalidRequest where the file is of something else, or of other places than are named."""
+    study = held.header.study
+    if study is None or not study.why:
+        raise InvalidRequest(f"{values['resume']}: not of `primbench why`: go on with the command that began it")
+    check_all_kernels(values["resume"], held.header.kernels)
+    check_own(values["resume"], study.arms[2:] or study.arms, [each for each in (fast, slow) if each])
+    return study
+
+
+def _carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any]) -> None:
+    """Exit 1 where the second place is slower for certain, or that could not be told; 130 or 143 when interrupted."""
+    mixtures = Mixtures(*study.arms[:2])
+    first = replace(header(sys.argv, dict(values["labels"])), study=study)
+    found = begun.held if begun else Results(header=first, workers=[], records=[])
+    ends_s = time.monotonic() + values["time_budget"]
+    tell = partial(_tell, mixtures) if not values["quiet"] else _tell_nothing
+    with writing(values, begun, found.header) as writer, signals_unwind():
+        measuring = Measuring(
+            study=study,
+            mixtures=mixtures,
+            found=found,
+            writer=writer,
+            timeout_s=values["timeout"],
+            verbose=values["verbose"],
+            tell=lambda words: say(printable(words), err=True),
+            is_over=lambda: time.monotonic() > ends_s,
+        )
+        inquiry, ended = inquire(measuring, tell)
+    publish(words.document(inquiry), lambda: words.text(inquiry), values)
+    if ended is not None:
+        sys.exit(ended.code if isinstance(ended, SystemExit) else INTERRUPTED)
+    if not words.is_not_slower(inquiry):
+        sys.exit(1)
+
+
+def _tell(mixtures: Mixtures, asking: Asking) -> None:
+    """One line a round: how far it is, and what is suspected."""
+    testing = asking.round.testing
+    suspected = [(testing, None)] if testing else [each for each in asking.suspects[:2] if each[0]]
+    likely = [
+        " with ".join(mixtures.ingredients[number].words for number in sorted(each))
+        + ("" if weight is None else f" {format_percent(weight)}")
+        for each, weight in suspected
+    ]
+    doing = STAGES[asking.round.stage]
+    say(printable(f"{format_time(asking.took_s)}: {doing}{': ' if likely else ''}{', '.join(likely)}"), err=True)
+
+
+def _tell_nothing(asking: Asking) -> None:
+    pass
+
+
+def _shared() -> Iterator[click.Option]:
+    for option in shared_options(LASTING_S):
+        if option.name == "time_budget":
+            yield grouped("Measure", "--time-budget", type=TIMEOUT, metavar="DURATION", default=f"{USUAL_BUDGET_S:g}s",
+                          show_default=True, help="Answer after so long with what is known by then.")  # fmt: skip
+        elif option.name != "trace":
+            yield option
+
+
+command = GroupedCommand(
+    "why",
+    callback=_run,
+    params=[
+        *(
+            click.Argument([name], required=False, type=parsed("arm", arm_in_words), metavar=name.upper(),
+                           shell_complete=complete_arm)
+            for name in ("fast", "slow")
+        ),
+        primitives_option(and_options=True),
+        grouped("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,
+                help=f"Sizes to look at: small, medium, large, or a suite's name or file. Default: {DEFAULT_SIZES}."),
+        *_shared(),
+    ],
+    help="Find the settings that make one place slower than another, and prove it.\n\n"
+         "FAST and SLOW are arms, as `primbench study --arm` takes them. Of all that they differ in some is put into "
+         "the fast place at a time, in fresh processes that take turns, until it is known what makes SLOW slow. "
+         "Further pairs prove that in both directions: added to FAST it harms, taken from SLOW it heals. Of several "
+         "cases that one is asked about in which the two differ most.\n\n"
+         "Exit status: 0 where SLOW is not slower, 1 where it is, or that could not be told, 2 where the request is "
+         "wrong.\n\n"
+         "\b\n"
+         "primbench why host host:env.PYTHONMALLOC=debug,nice=5 --primitive files\n"
+         "primbench why podman:seccomp=unconfined podman --primitive launch -o why.jsonl\n"
+         "primbench why --resume why.jsonl",
+)  # fmt: skip

@@ -1,0 +1,150 @@
+"""The frame that all places of an inquiry have alike, so that how one is measured does not depend on its settings.
+
+Between a host and a container, or two engines, lie containers of runc or crun on the host's own files, which can be
+given each thing that an engine gives its containers. Where a limit is of a control group, all places get one.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from primbench.errors import BackendUnavailable, InvalidRequest
+from primbench.experiments.why.ingredients import Mixtures
+from primbench.experiments.why.rounds import RatioInterval
+from primbench.runtimes.table import known
+from primbench.spec.arm import Arm, settings_of
+from primbench.spec.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PARTS = sorted(((row.ingredient, row) for row in SETTINGS.values() if row.ingredient), key=lambda pair: pair[0].rank)
+
+
+class Framing(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands between the places that were asked about and those in one frame."""
+
+    asked: RatioInterval
+    """How many times as long the slow place takes as the fast one, both as they were asked about."""
+    entering: RatioInterval
+    """How many times as long the fast place takes in the frame."""
+    leaving: RatioInterval
+    """How many times as long the slow place takes as it was asked about, beside what was put together of its parts."""
+
+
+class Frame(NamedTuple):
+    """fast, slow: as they were asked about. base, whole: the same in one frame, between which settings are moved.
+
+    left_out: what of the slow place cannot be had in the frame, with the reason.
+    """
+
+    fast: Arm
+    slow: Arm
+    base: Arm
+    whole: Arm
+    left_out: dict[str, str]
+
+    @property
+    def others(self) -> list[Arm]:
+        """The places that were asked about, where they are others than those in the frame."""
+        return [] if (self.base, self.whole) == (self.fast, self.slow) else [self.fast, self.slow]
+
+
+def framed(fast: Arm, slow: Arm, refusal: Callable[[Arm], str | None]) -> Frame:
+    """refusal: why nothing runs in an arm, None where it does.
+
+    Raises InvalidRequest where nothing lies between the two, BackendUnavailable where no container starts here.
+    """
+    if fast.runtime != slow.runtime:
+        return _in_containers(fast, slow, refusal)
+    if fast.runtime != "host" or not _has_limits(fast, slow):
+        return Frame(fast, slow, fast, slow, {})
+    base, whole = (replace(arm, cgroup="private", name=f"{arm.name} in a group") for arm in (fast, slow))
+    return Frame(fast, slow, base, whole, {})
+
+
+def _has_limits(fast: Arm, slow: Arm) -> bool:
+    """Whether they differ in one that holds for a control group, and neither says what groups it has."""
+    differing = {atom[0] for each in Mixtures(fast, slow).ingredients for atom in each.atoms}
+    has_limits = any(SETTINGS[field].group for field in differing & SETTINGS.keys())
+    return has_limits and fast.cgroup is None and slow.cgroup is None
+
+
+def _in_containers(fast: Arm, slow: Arm, refusal: Callable[[Arm], str | None]) -> Frame:
+    for arm in (fast, slow):
+        if not _is_of_parts(arm):
+            raise InvalidRequest(
+                f"{fast.name} and {slow.name}: {arm.name} has files of its own, or is put together by a program of its "
+                f"own: nothing lies between the two: name two places by {slow.runtime}"
+            )
+    runner = _runner(fast, slow)
+    base, whole, left_out = _made(fast, runner), _made(slow, runner), dict[str, str]()
+    if any(SETTINGS[field].group for arm in (fast, slow) for field in settings_of(arm)):
+        base, whole = (replace(arm, cgroup="private") for arm in (base, whole))
+    if reason := refusal(base):  # a container that stays in the groups of who starts it cannot be had everywhere
+        base, left_out = replace(base, cgroup="private"), {"a place without a control group of its own": reason}
+        if reason := refusal(base):
+            raise BackendUnavailable(reason)
+    if refusal(whole) is not None:
+        whole, refused = _as_far_as_it_runs(base, whole, refusal)
+        left_out |= refused
+    return Frame(fast, slow, base, whole, left_out)
+
+
+def _is_of_parts(arm: Arm) -> bool:
+    """Whether runc or crun can put the same together, of the host's own files."""
+    is_container = arm.runtime in _runners() or known()[arm.runtime].engine is not None
+    return arm.on_host_root and (is_container or arm.runtime == "host")
+
+
+def _runners() -> list[str]:
+    return list(dict.fromkeys(name for each in known().values() if each.engine for name in each.engine.runners))
+
+
+def _runner(*arms: Arm) -> str:
+    """What starts containers in place of engines: by the engine's choice what works. Raises BackendUnavailable."""
+    asked = [arm.runtime for arm in arms if arm.runtime in _runners()]
+    engines = filter(None, (known()[arm.runtime].engine for arm in arms))
+    reasons = []
+    for name in asked or chain(*(engine.runners for engine in engines)):
+        reason, _ = known()[name].found()
+        if reason is None:
+            return name
+        reasons.append(reason if name in reason else f"{name}: {reason}")
+    raise BackendUnavailable(f"containers are put together by {' or '.join(_runners())}: {'; '.join(reasons)}")
+
+
+def _made(arm: Arm, runner: str) -> Arm:
+    """The same put together by runc or crun: of the host the least of a container."""
+    engine = known()[arm.runtime].engine
+    room = engine.shared_memory_bytes if engine else 0
+    fields: dict[str, Any] = {} if arm.runtime == runner else {row.field: part.bare for part, row in _PARTS}
+    if engine is not None:
+        fields |= {row.field: part.usual(arm.runtime, room) for part, row in _PARTS if part.usual}
+    own = {field: getattr(arm, field) for field in settings_of(arm)}
+    kept = {"placement": arm.placement, "passed": arm.passed, "neighbour": arm.neighbour}
+    return Arm(name=f"{arm.name} by {runner}", runtime=runner, **fields | own | kept)
+
+
+def _as_far_as_it_runs(base: Arm, whole: Arm, refusal: Callable[[Arm], str | None]) -> tuple[Arm, dict[str, str]]:
+    """The base with all of the other's that can be had, one added after the other."""
+    mixtures = Mixtures(base, whole)
+    had, refused = frozenset[int](), dict[str, str]()
+    for number, each in enumerate(mixtures.ingredients):
+        reason = _tried(mixtures, had | {number}, refusal)
+        if reason is None:
+            had |= {number}
+        else:
+            refused[each.words] = reason
+    return replace(mixtures.arm(had), name=whole.name), refused
+
+
+def _tried(mixtures: Mixtures, chosen: frozenset[int], refusal: Callable[[Arm], str | None]) -> str | None:
+    try:
+        return refusal(mixtures.arm(chosen))
+    except InvalidRequest as error:
+        return str(error)

@@ -1,0 +1,110 @@
+"""Asks which settings make one place slower than another, and has that measured until it is known."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from primbench.errors import InvalidRequest
+from primbench.experiments.why.conclusion import Conclusion
+from primbench.experiments.why.frame import Framing
+from primbench.experiments.why.priors import weights
+from primbench.spec.arm import Arm
+from primbench.spec.case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from primbench.experiments.why.measuring import Measuring
+    from primbench.experiments.why.rounds import Round, Subset
+    from primbench.results.record import Record
+
+PAUSE_SHARE, LONGEST_PAUSE_S = 0.25, 15.0
+"""Before a proof is repeated: of the time until then, and at most."""
+LONGEST_GAP_S = 60.0
+"""Between two records; after more a file was gone on with later."""
+
+
+class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
+    """Why one place is slower than another: what was asked, and what was found."""
+
+    asked: tuple[Arm, Arm]
+    """The fast and the slow place, as they were asked about."""
+    fast: Arm
+    slow: Arm
+    """The same in one frame, between which settings were moved."""
+    case: Case
+    """What was timed in all places."""
+    metric: str
+    """By which they are compared, as results files name it."""
+    ingredients: list[str]
+    """What the slow place has otherwise, in an arm's words, in the order of their numbers in the conclusion."""
+    conclusion: Conclusion
+    took_s: float
+    """That its processes took, one after the other or together."""
+    framing: Framing | None = None
+    """What stands between the places that were asked about and those in one frame, where these are others."""
+    notes: list[str] = []
+    """What cannot be had in the frame."""
+
+
+class Asking(NamedTuple):
+    """How far an inquiry is. took_s: so far. suspects: the likeliest sets of ingredients, with probabilities."""
+
+    round: Round
+    took_s: float
+    pairs: int
+    suspects: Sequence[tuple[Subset, float]]
+
+
+def inquire(measuring: Measuring, tell: Callable[[Asking], None]) -> tuple[Inquiry, BaseException | None]:
+    """What was found until nothing was left to ask, or no time, and what cut it off, None where nothing did.
+
+    tell: is called before each round. Raises InvalidRequest where no setting is different, BackendUnavailable where no
+    case runs in both places.
+    """
+    from primbench.experiments.why.investigation import Investigation
+
+    study, mixtures = measuring.study, measuring.mixtures
+    if not mixtures.ingredients:
+        raise InvalidRequest(f"{mixtures.fast.name} and {mixtures.slow.name}: no setting is different: nothing to ask")
+    likely = weights(mixtures.ingredients, measuring.asked.case)
+    investigation = Investigation(len(likely), seed=study.seed, weights=likely)
+    asked, ended, framing = None, None, None
+    try:
+        while (asked := investigation.next()) is not None:
+            took_s = _took_s(measuring.found.records)
+            tell(Asking(asked, took_s, investigation.conclude().pairs, investigation.suspects()))
+            if asked.after_pause and not measuring.is_held(asked):
+                time.sleep(min(LONGEST_PAUSE_S, PAUSE_SHARE * took_s))
+            if not (observations := measuring.observe(asked)):
+                break
+            investigation.tell(asked, observations)
+            asked = None
+        framing = measuring.framed()
+    except (KeyboardInterrupt, SystemExit) as stop:
+        ended = stop
+        if asked is not None and (observations := measuring.held(asked)):
+            investigation.tell(asked, observations)
+    return Inquiry(
+        asked=(study.arms[-2], study.arms[-1]),
+        fast=mixtures.fast,
+        slow=mixtures.slow,
+        case=measuring.asked.case,
+        metric=measuring.asked.metric,
+        ingredients=[each.words for each in mixtures.ingredients],
+        conclusion=investigation.conclude(),
+        took_s=round(_took_s(measuring.found.records), 3),
+        framing=framing,
+        notes=study.notes,
+    ), ended
+
+
+def _took_s(records: Sequence[Record]) -> float:
+    """From the first record to the last, without the time until a file was gone on with."""
+    ends = sorted(datetime.fromisoformat(each.started_utc).timestamp() + each.duration_s for each in records)
+    return sum(min(LONGEST_GAP_S, later - one) for one, later in pairwise(ends))

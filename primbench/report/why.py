@@ -1,0 +1,219 @@
+"""Why one place is slower than another, for people: the answer first, then each ingredient, then what to type."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
+
+from primbench.compare.shown import shown_ratio
+from primbench.experiments.why.ingredients import Mixtures
+from primbench.report import table
+from primbench.report.document import Check, Document, Note, Table
+from primbench.report.verdicts import heading
+from primbench.spec.arm import format_arm, words_of
+from primbench.spec.naming import name_of, options_of
+from primbench.units import UNKNOWN, format_percent, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from primbench.experiments.why.conclusion import Contribution, Proof
+    from primbench.experiments.why.inquiry import Inquiry
+    from primbench.experiments.why.rounds import RatioInterval, Subset
+    from primbench.report.document import State, Tone
+    from primbench.spec.arm import Arm
+
+COLUMNS = ["", "ingredient", "added to the fast place", "taken from the slow place", "share", "what it does"]
+MOST_SUSPECTS = 3
+LONGEST_NAME = 40  # characters of a place in a sentence
+
+
+def text(found: Inquiry) -> str:
+    """For a terminal."""
+    return table.texts(_parts(found))
+
+
+def document(found: Inquiry) -> Document:
+    """A row an ingredient."""
+    return Document(
+        rows=lambda: [*_flat(found)],
+        parts=lambda: _parts(found),
+        checks=lambda: [_check(found)],
+        value={"headline": answer(found)} | asdict(found),
+    )
+
+
+def is_slower(found: Inquiry) -> bool:
+    """Whether the slow place is, for certain."""
+    effect = found.conclusion.effect
+    return effect is not None and effect.low > 1
+
+
+def is_not_slower(found: Inquiry) -> bool:
+    """Whether it is not, by more than does not matter, for certain."""
+    effect = found.conclusion.effect
+    is_faster = effect is not None and effect.high is not None and effect.high < 1
+    return is_faster or found.conclusion.outcome == "no difference"
+
+
+def answer(found: Inquiry) -> str:
+    """What was found, in some sentences."""
+    known = found.conclusion
+    counted = f"{_count(known.places, 'place')}, {_count(known.pairs, 'pair')}, {format_time(found.took_s)}"
+    unfinished = "" if known.final else "; cut off before all was asked"
+    return " ".join([f"{_effect(found)}.", *_both_ways(found), *_framing(found), f"{counted}{unfinished}."])
+
+
+def _effect(found: Inquiry) -> str:
+    known, name = found.conclusion, name_of(found.case)
+    if known.effect is None:
+        return f"{name}: nothing to compare: {next((reason for _, reason in known.failed), 'it was not measured')}"
+    times = f"{_ratio(known.effect)} times as long in {_named(found.slow)} as in {_named(found.fast)}"
+    if known.outcome == "no difference":
+        return f"{name} takes as long in both places, {times}"
+    if known.outcome == "undecided":
+        return f"{name}: undecided, {times}{_more(found)}"
+    if not known.proofs:
+        things = _count(len(found.ingredients), "ingredient")
+        return f"{name} takes {times}; of {things} none is proven to be why{_suspected(found)}{_more(found)}"
+    left = f"; unexplained {_ratio(known.unexplained)}" if known.unexplained else ""
+    return f"{name} takes {times}, because of {_causes(found)}{left}"
+
+
+def _causes(found: Inquiry) -> str:
+    each = [f"{found.ingredients[number]} ({_ratio(_added(*of))})" for number, of in _proven(found).items()]
+    return " and ".join(filter(None, [", ".join(each[:-1]), each[-1]]))
+
+
+def _proven(found: Inquiry) -> dict[int, tuple[Proof, Contribution]]:
+    """Each ingredient that is, by its number."""
+    return {one.difference: (proof, one) for proof in found.conclusion.proofs for one in proof.contributions}
+
+
+def _added(proof: Proof, one: Contribution) -> RatioInterval:
+    """How many times as long it makes the fast place take, the others of its set being there."""
+    return one.added or proof.harms
+
+
+def _both_ways(found: Inquiry) -> Iterator[str]:
+    several = len(_proven(found)) > 1
+    if found.conclusion.proofs:
+        harms, heals = ("they harm", "they heal") if several else ("it harms", "it heals")
+        yield f"Added to {_named(found.fast)} {harms}, taken from {_named(found.slow)} {heals}."
+
+
+def _framing(found: Inquiry) -> Iterator[str]:
+    """What the places that were asked about are beside those that stand for them."""
+    if (framing := found.framing) is not None:
+        asked = " as in ".join(map(_named, reversed(found.asked)))
+        yield (
+            f"As they were asked about: {_ratio(framing.asked)} times as long in {asked}; what stands for them differs "
+            f"from these by {_ratio(framing.entering)} and {_ratio(framing.leaving)}."
+        )
+
+
+def _suspected(found: Inquiry) -> str:
+    likely = [f"{_set(found, each)} ({format_percent(weight)})" for each, weight in found.conclusion.suspects if each]
+    return f"; most likely {', '.join(likely[:MOST_SUSPECTS])}" if likely else ""
+
+
+def _more(found: Inquiry) -> str:
+    pairs = found.conclusion.pairs_to_decide
+    return f"; about {_count(pairs, 'pair')} would tell" if pairs is not None else ""
+
+
+def _set(found: Inquiry, design: Subset) -> str:
+    return " with ".join(found.ingredients[number] for number in sorted(design)) or found.fast.name
+
+
+def _named(arm: Arm) -> str:
+    """The runtime stands for an arm of many words."""
+    return arm.name if len(arm.name) <= LONGEST_NAME else f"{arm.name[: LONGEST_NAME - 3]}..."
+
+
+def _parts(found: Inquiry) -> list[Table | Sequence[Note]]:
+    title = f"{name_of(found.case)}, {heading(found.metric)}  (ratios of times, with intervals)"
+    notes = [[each] for each in _notes(found)]
+    return [[Note(answer(found), tone=_tone(found))], Table(title, COLUMNS, [*_rows(found)], []), *notes]
+
+
+def _rows(found: Inquiry) -> Iterator[list[str]]:
+    proven = _proven(found)
+    for number, words in enumerate(found.ingredients):
+        if number not in proven:
+            yield [str(number + 1), words, *[UNKNOWN] * 3, ""]
+            continue
+        proof, one = proven[number]
+        share = UNKNOWN if one.share is None else format_percent(one.share)
+        does = one.role if len(proof.differences) > 1 and one.role else "slows it"
+        yield [str(number + 1), words, _ratio(_added(proof, one)), _ratio(one.alone or proof.heals), share, does]
+
+
+def _flat(found: Inquiry) -> Iterator[dict[str, object]]:
+    """Ratios as numbers."""
+    proven = _proven(found)
+    for number, words in enumerate(found.ingredients):
+        proof, one = proven.get(number, (None, None))
+        yield {
+            "fast": found.fast.name,
+            "slow": found.slow.name,
+            "case": name_of(found.case),
+            "metric": found.metric,
+            "ingredient": words,
+            "proven": one is not None,
+            "role": one and one.role,
+            "share": one and one.share,
+            **_bounds("added", _added(proof, one) if proof and one else None),
+            **_bounds("taken", (one.alone or proof.heals) if proof and one else None),
+        }
+
+
+def _bounds(name: str, found: RatioInterval | None) -> dict[str, object]:
+    return {f"{name}_{each}": found and getattr(found, each) for each in ("ratio", "low", "high")}
+
+
+def _notes(found: Inquiry) -> Iterator[Note]:
+    known = found.conclusion
+    for proof in known.passed:
+        yield Note(f"{_set(found, proof.differences)}: was proven, and was not there again after a pause", "warning")
+    for design, reason in known.failed:
+        yield Note(f"does not run with {_set(found, design)}: {reason}")
+    yield from map(Note, found.notes)
+    yield from (Note(words, "command") for words in _commands(found))
+
+
+def _commands(found: Inquiry) -> Iterator[str]:
+    """What to type to have it as fast, and to see it again."""
+    asked = options_of(found.case)
+    if found.conclusion.proofs:
+        mixtures = Mixtures(found.fast, found.slow)
+        proven = frozenset(_proven(found))
+        harmed, healed = mixtures.arm(proven), mixtures.arm(mixtures.all - proven)
+        yield f"as fast as {_named(found.fast)}: {words_of(healed)}"
+        words = [format_arm(found.fast), words_of(harmed), words_of(healed), format_arm(found.slow)]
+        compared = [word for each in dict.fromkeys(words) for word in ("--arm", each)]
+        yield f"proof: {shlex.join(['primbench', 'study', *compared, *asked])}"
+    yield f"again: {shlex.join(['primbench', 'why', *map(format_arm, found.asked), *asked])}"
+
+
+def _tone(found: Inquiry) -> Tone:
+    if is_slower(found):
+        return "worse"
+    return "fine" if is_not_slower(found) else "open"
+
+
+def _check(found: Inquiry) -> Check:
+    states: dict[Tone, State] = {"worse": "failed", "fine": "passed", "open": "open"}
+    return Check(group=found.slow.name, name=name_of(found.case), state=states[_tone(found)], words=answer(found))
+
+
+def _ratio(found: RatioInterval) -> str:
+    if found.high is None:
+        return shown_ratio(found.ratio)
+    return f"{shown_ratio(found.ratio)} [{shown_ratio(found.low)}, {shown_ratio(found.high)}]"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
