@@ -25,8 +25,7 @@ from primbench.compare.verdicts import verdicts
 from primbench.environment import fingerprint
 from primbench.errors import InvalidRequest
 from primbench.fleet.against import against
-from primbench.fleet.folder import FleetMembers
-from primbench.fleet.held import Read
+from primbench.fleet.folder import FleetMembers, Read
 from primbench.fleet.node import NodeValue, Vocabulary
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build

@@ -14,8 +14,8 @@ from primbench.cli.outputs import check_outputs, publish
 
 def _fleet(folder: str, against: str | None, **values: Any) -> None:
     from primbench.cli.places import labels
-    from primbench.fleet.fleet import summarize
-    from primbench.fleet.held import read, read_links
+    from primbench.fleet.folder import read, read_links
+    from primbench.fleet.summary import summarize
     from primbench.report import fleet as words
 
     name, name_of_earlier = labels([folder, against or folder])

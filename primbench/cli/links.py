@@ -15,7 +15,7 @@ from primbench.cli.options import method_of, placement_of
 from primbench.distributed.followers import Leader, follow
 from primbench.distributed.links import Meeting, number_of, pairs, partners
 from primbench.errors import InvalidRequest, PrimbenchError
-from primbench.fleet.held import LINKS
+from primbench.fleet.folder import LINKS
 from primbench.results.writer import header
 from primbench.workers.plan import plan
 

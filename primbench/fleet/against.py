@@ -19,7 +19,7 @@ from primbench.spec.method import Method
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from primbench.fleet.held import Read
+    from primbench.fleet.folder import Read
     from primbench.fleet.node import NodeValue, Vocabulary
     from primbench.spec.case import Case
     from primbench.system.meaning import FactId

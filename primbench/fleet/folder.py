@@ -1,20 +1,28 @@
-"""The folder of a fleet: a results file a node, and who is missing."""
+"""The folder of a fleet: a results file a node, who is missing, and by what nodes may stand out."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from primbench.compare.criteria import are_one
 from primbench.errors import FileError
 from primbench.fleet.host_list import node_names
-from primbench.fleet.node import FleetNode, Vocabulary, read_node
+from primbench.fleet.node import FleetNode, NodeValue, Vocabulary, read_node
+from primbench.results.metrics import METRICS
 from primbench.system.inputs import unlike_a_file
 from primbench.system.jsonlines import SUFFIXES
 from primbench.system.said import in_short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+
+LINKS = "links"  # the folder, in that of a fleet, of what was measured between its nodes
+JudgedValues = dict[bytes, dict[str, dict[str, NodeValue]]]
+"""Case -> metric -> node -> value, of all that a node may stand out by; the primary metric first."""
 
 
 @dataclass(frozen=True)
@@ -117,3 +125,59 @@ def _absent(nodes: Sequence[FleetNode]) -> list[str]:
     own = {node.member.node for node in nodes}
     lists = dict.fromkeys(node.member.nodes for node in nodes if node.member.task is None)
     return [name for text in lists for name in node_names(text) if name not in own]
+
+
+class Read(NamedTuple):
+    """judged: by what nodes may stand out."""
+
+    members: FleetMembers
+    known: Vocabulary
+    judged: JudgedValues
+
+
+def read(folder: str) -> Read:
+    """Raises FileError where there is no fleet."""
+    known = Vocabulary()
+    members = read_members(folder, known)
+    return Read(members, known, judged_of(members.nodes, known))
+
+
+def read_links(folder: str) -> Read | None:
+    """The same of what was measured between two nodes; None where that was nothing."""
+    path = Path(folder, LINKS)
+    return read(str(path)) if any(each.name.endswith(SUFFIXES) for each in path.glob("*")) else None
+
+
+def judged_of(nodes: Mapping[str, FleetNode], known: Vocabulary) -> JudgedValues:
+    """Each case by its medians, and by the mean of the samples of the first one, in which a quota shows."""
+    return {key: _judging(_values(nodes, key)) for key in known.cases}
+
+
+def _values(nodes: Mapping[str, FleetNode], key: bytes) -> dict[str, dict[str, NodeValue]]:
+    values: dict[str, dict[str, NodeValue]] = {}
+    for name, node in nodes.items():
+        if key in node.cases:
+            for metric, value in node.cases[key].metrics.items():
+                values.setdefault(metric, {})[name] = value
+    return values
+
+
+def _judging(values: Mapping[str, dict[str, NodeValue]]) -> dict[str, dict[str, NodeValue]]:
+    """Those first that most nodes have, of these in the order of preference."""
+    ordered = sorted(values, key=lambda name: -len(values[name]))
+    medians = [name for name in ordered if METRICS[name].is_median]
+    means = [
+        name
+        for name in ordered
+        for first in medians[:1]
+        if METRICS[name].is_mean and METRICS[name].samples_of == first and not _are_one(values[name], values[first])
+    ]
+    return {name: values[name] for name in (*medians, *means)}
+
+
+def _are_one(one: Mapping[str, NodeValue], other: Mapping[str, NodeValue]) -> bool:
+    """As where each node gives one sample, whose mean is its median, with as little noise of its own."""
+    return all(
+        are_one({name: of(each) for name, each in one.items()}, {name: of(each) for name, each in other.items()})
+        for of in (attrgetter("time_s"), attrgetter("least_s"))
+    )

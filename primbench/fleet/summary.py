@@ -1,63 +1,32 @@
-"""Case by case over the nodes of a fleet: their spread, and who stands out or did not measure."""
+"""What a fleet comes to: case by case the spread of its nodes, who stands out or did not measure, and why."""
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from primbench.compare.criteria import are_one, is_its_own, margins_of
-from primbench.fleet.findings import NodeFindings, OfCase, OfMetric, Outlying, Unlike
-from primbench.fleet.outliers import Limit, Spread, limits
+from primbench.compare.criteria import is_its_own, margins_of
+from primbench.fleet.against import against
+from primbench.fleet.explain import with_causes
+from primbench.fleet.findings import Fleet, NodeFindings, OfCase, OfMetric, Outlying, Unlike
+from primbench.fleet.folder import LINKS
+from primbench.fleet.kinds import kinds_of, peers_of
+from primbench.fleet.majority import Majority
+from primbench.fleet.outliers import FALSE_ALARMS, Limit, Spread, limits
 from primbench.results.metrics import METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from primbench.fleet.folder import JudgedValues, Read
     from primbench.fleet.kinds import Peers
     from primbench.fleet.node import FleetNode, NodeValue, Vocabulary
     from primbench.spec.case import Case
 
-JudgedValues = dict[bytes, dict[str, dict[str, "NodeValue"]]]
-"""Case -> metric -> node -> value, of all that a node may stand out by; the primary metric first."""
 JudgedLimits = dict[tuple[bytes, str, "str | None"], Limit]
 """Of a case and metric, and the kind of nodes that are judged among themselves; None is all nodes."""
 EMPTY = "it holds no case, and no other one does"
+OTHER_BOOT = ", of another boot: it was restarted between the two, or two machines have this name"
 NOT_RUN = "not run: its node died, was stopped, or still measures"
-
-
-def judged_of(nodes: Mapping[str, FleetNode], known: Vocabulary) -> JudgedValues:
-    """Each case by its medians, and by the mean of the samples of the first one, in which a quota shows."""
-    return {key: _judging(_values(nodes, key)) for key in known.cases}
-
-
-def _values(nodes: Mapping[str, FleetNode], key: bytes) -> dict[str, dict[str, NodeValue]]:
-    values: dict[str, dict[str, NodeValue]] = {}
-    for name, node in nodes.items():
-        if key in node.cases:
-            for metric, value in node.cases[key].metrics.items():
-                values.setdefault(metric, {})[name] = value
-    return values
-
-
-def _judging(values: Mapping[str, dict[str, NodeValue]]) -> dict[str, dict[str, NodeValue]]:
-    """Those first that most nodes have, of these in the order of preference."""
-    ordered = sorted(values, key=lambda name: -len(values[name]))
-    medians = [name for name in ordered if METRICS[name].is_median]
-    means = [
-        name
-        for name in ordered
-        for first in medians[:1]
-        if METRICS[name].is_mean and METRICS[name].samples_of == first and not _are_one(values[name], values[first])
-    ]
-    return {name: values[name] for name in (*medians, *means)}
-
-
-def _are_one(one: Mapping[str, NodeValue], other: Mapping[str, NodeValue]) -> bool:
-    """As where each node gives one sample, whose mean is its median, with as little noise of its own."""
-    return all(
-        are_one({name: of(each) for name, each in one.items()}, {name: of(each) for name, each in other.items()})
-        for of in (attrgetter("time_s"), attrgetter("least_s"))
-    )
 
 
 def limits_of(judged: JudgedValues, cases: Mapping[bytes, Case], peers: Peers) -> JudgedLimits:
@@ -174,3 +143,54 @@ def outlying_of(judged: JudgedValues, limits: JudgedLimits, peers: Peers) -> dic
                         )
                     )
     return found
+
+
+def summarize(
+    folder: str, held: Read, earlier: tuple[str, Read] | None = None, links: Read | None = None, what: str | None = None
+) -> Fleet:
+    """All nodes side by side. folder: by name. earlier: the same of a fleet to set beside it. links: between its nodes,
+    which are summed up as a fleet is: a link is what has a file of its own. what: else nodes, or each node's GPUs.
+    """
+    members, known, judged = held
+    what = what or _what_they_are(members.nodes)
+    kinds = kinds_of(members.nodes)
+    peers = peers_of(members.nodes, kinds)
+    allowed = limits_of(judged, known.cases, peers)
+    cases = cases_of(members.nodes, known, judged, allowed, peers)
+    majority = Majority(members.nodes, known)
+    unlike = {name: majority.unlike(node) for name, node in members.nodes.items()}
+    found = list(unhealthy(members.nodes, cases, outlying_of(judged, allowed, peers), unlike))
+    return Fleet(
+        folder=folder,
+        nodes=list(members.nodes),
+        missing=members.missing,
+        unnamed=members.unnamed,
+        unreadable=members.unreadable,
+        false_alarms=FALSE_ALARMS,
+        cases=cases,
+        unhealthy=with_causes(found, members.nodes, cases, unlike, peers),
+        varied=majority.varied(members.nodes),
+        kinds=kinds,
+        notes=[
+            f"{name}: replaced by a later file of its {what}" + ("" if is_same else OTHER_BOOT)
+            for name, is_same in members.replaced.items()
+        ],
+        against=against(*earlier, held) if earlier else None,
+        what=what,
+        ends=_slow_ends(members.nodes, {each.node for each in found if each.outlying}),
+        links=None if links is None else summarize(f"{folder}/{LINKS}", links, what="link"),
+    )
+
+
+def _what_they_are(nodes: Mapping[str, FleetNode]) -> str:
+    return "node" if any(node.member.task is None for node in nodes.values()) else "GPU"
+
+
+def _slow_ends(links: Mapping[str, FleetNode], slow: Collection[str]) -> list[str]:
+    """Nodes with several links, all of which are slow."""
+    of_ends: dict[str, list[str]] = {}
+    for name, link in links.items():
+        if link.member.peer is not None:
+            for end in (link.member.node, link.member.peer):
+                of_ends.setdefault(end, []).append(name)
+    return [end for end, names in of_ends.items() if len(names) > 1 and set(slow).issuperset(names)]

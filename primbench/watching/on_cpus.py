@@ -58,7 +58,7 @@ def kernel_time(whole: Stretch, job: Job) -> Iterator[Hindrance]:
                 f"page faults: {minor:,.0f} minor and {major:,.0f} major a second"
                 + (", as of memory that is taken and given back over and over" if minor >= MANY_FAULTS_PER_S else ""),
             ],
-            effect=f"what it computes itself takes {_times(share)}; filters and sandboxes make each call dearer",
+            effect=f"what it computes itself takes {studies.times(share)}; filters and sandboxes make each call dearer",
         )
 
 
@@ -69,34 +69,30 @@ def _kernel_fraction(whole: Stretch) -> float:
 
 def held_back_by_quota(whole: Stretch, job: Job) -> Iterator[Hindrance]:
     """Who waits for a CPU waits for the quota first."""
-    if whole.throttled_periods and whole.periods:
-        yield _quota(whole, job, _throttled_s(whole))
-
-
-def _throttled_s(whole: Stretch) -> float:
-    """Of the thread that waited longest: the kernel sums it over CPUs."""
-    return min(whole.throttled_s or 0.0, max((each.waited_s for each in whole.threads), default=whole.duration_s))
-
-
-def _quota(whole: Stretch, job: Job, throttled_s: float) -> Hindrance:
-    periods = whole.periods or 1
-    share = throttled_s / whole.duration_s
-    of_periods = (whole.throttled_periods or 0) / periods
+    if not (whole.throttled_periods and whole.periods):
+        return
+    share = _throttled_s(whole) / whole.duration_s
+    of_periods = whole.throttled_periods / whole.periods
     quota = job.limits.cpu_quota
-    return Hindrance(
+    yield Hindrance(
         share=share,
         summary=f"held back by the CPU quota in {format_percent(of_periods)} of periods",
         evidence=[
-            f"cpu.stat of its control groups: {whole.throttled_periods} of {periods} periods, "
+            f"cpu.stat of its control groups: {whole.throttled_periods} of {whole.periods} periods, "
             f"{format_time(whole.throttled_s)} in all, summed over CPUs",
             *([f"quota: {quota:g} CPUs" if quota is not None else "quota: of a group that is not seen here"]),
             f"it used {_cpus_used(whole)}",
         ],
         distorts=["launch", "copy", "everything on the CPU", "data loading"],
-        effect=f"its threads stop for the rest of a period: {_times(share)}, in pauses of up to "
+        effect=f"its threads stop for the rest of a period: {studies.times(share)}, in pauses of up to "
         f"{format_time(job.limits.cpu_period_s or 0.1)}; kernels wait for their launches",
         study=studies.of_quota(job),
     )
+
+
+def _throttled_s(whole: Stretch) -> float:
+    """Of the thread that waited longest: the kernel sums it over CPUs."""
+    return min(whole.throttled_s or 0.0, max((each.waited_s for each in whole.threads), default=whole.duration_s))
 
 
 def _cpus_used(whole: Stretch) -> str:
@@ -139,23 +135,16 @@ def _cpus(threads: Iterable[ThreadUse | Unlisted], job: Job) -> set[int]:
     return {cpu for each in threads for cpu in each.cpus or job.limits.cpus_allowed}
 
 
-def _times(share: float) -> str:
-    return f"up to {1 / max(1 - share, 0.01):.1f} times as long"
-
-
 def too_many_threads(whole: Stretch, job: Job) -> Iterator[Hindrance]:
     """Who waits for a CPU waits for other threads of the job."""
     found = _waiting(whole, job)
-    if found is not None and found.is_for_own:
-        yield _too_many_threads(whole, found)
-
-
-def _too_many_threads(whole: Stretch, found: _Wait) -> Hindrance:
+    if found is None or not found.is_for_own:
+        return
     cpus = sorted(found.cpus)
     plural = "s" * (len(cpus) > 1)
     listed = [each for each in found.there if isinstance(each, ThreadUse)]
     count = len(listed) + sum(each.threads for each in found.there if isinstance(each, Unlisted))
-    return Hindrance(
+    yield Hindrance(
         share=found.share,
         summary=f"{count} threads of its own want {found.wanted:.1f} CPUs and have {len(cpus)}",
         evidence=[
@@ -163,7 +152,7 @@ def _too_many_threads(whole: Stretch, found: _Wait) -> Hindrance:
             f"CPU{plural} of these threads: {format_cpu_list(cpus)}",
         ],
         distorts=["launch", "copy", "everything on the CPU", "data loading"],
-        effect=f"they take turns, and who waits for all of them waits for the last: {_times(found.share)}",
+        effect=f"they take turns, and who waits for all of them waits for the last: {studies.times(found.share)}",
         study=studies.of_threads(cpus, count),
     )
 
@@ -198,7 +187,7 @@ def _left_on_few(whole: Stretch, job: Job, found: _Wait) -> Hindrance:
             "sched_getaffinity() of each thread",
         ],
         effect="the job's other CPUs are of no use to them, and who waits for all waits for these: "
-        f"{_times(found.share)}",
+        f"{studies.times(found.share)}",
         study=studies.of_threads(sorted(found.cpus), count),
     )
 
@@ -241,6 +230,6 @@ def _contention(whole: Stretch, job: Job, found: _Wait, why: str = "") -> Hindra
         summary=f"{who} waited for a CPU {format_percent(waiting.waited_s / whole.duration_s)} of the time{why}",
         evidence=[*evidence, f"CPUs allowed: {format_cpu_list(job.limits.cpus_allowed)}"],
         distorts=["launch", "copy", "everything on the CPU", "data loading"],
-        effect=f"others have its CPUs meanwhile: {_times(share)}, the shortest launches most",
+        effect=f"others have its CPUs meanwhile: {studies.times(share)}, the shortest launches most",
         study=studies.of_neighbours(job),
     )

@@ -30,8 +30,25 @@ EXPLAINED = 0.5  # of what is read from disks, which a memory limit had taken ou
 
 def short_of_memory(whole: Stretch, job: Job) -> Iterator[Hindrance]:
     """What is read again for want of memory is told as that, and not as reading."""
-    if words := _taken_out(whole, job):
-        yield _short_of_memory(whole, job, words)
+    summary = _taken_out(whole, job)
+    if not summary:
+        return
+    share = max(whole.blocked_fraction, (whole.memory_waiting_s or 0.0) / whole.duration_s)
+    limit = job.limits.memory_limit_bytes
+    yield Hindrance(
+        share=share,
+        summary=summary,
+        evidence=[
+            "workingset_refault_anon, workingset_refault_file: memory.stat of its control groups, or /proc/vmstat",
+            f"limit {format_bytes(limit)}, resident {format_bytes(whole.memory_bytes)}, swapped out "
+            f"{format_bytes(whole.swapped_bytes)}",
+            *_blocked_in(whole),
+            *_pressure("memory", whole.memory_waiting_s, whole),
+        ],
+        distorts=["data loading", "start-up", "copy", "everything on the CPU"],
+        effect=f"who touches what was taken out waits for the disk: {studies.times(share)}",
+        study=studies.of_memory(job),
+    )
 
 
 def reads_little_ahead(whole: Stretch, job: Job) -> Iterator[Hindrance]:
@@ -51,19 +68,58 @@ def reads_little_ahead(whole: Stretch, job: Job) -> Iterator[Hindrance]:
             "further ahead",
             evidence=[f"read_ahead_kb of {disk}, on which it has files open", *_counted(whole)],
             effect="what it maps, or reads by small pieces, waits for the disk with each piece: "
-            f"{_times(whole.blocked_fraction)}",
+            f"{studies.times(whole.blocked_fraction)}",
         )
 
 
 def waits_for_disk(whole: Stretch, job: Job) -> Iterator[Hindrance]:
-    if not _taken_out(whole, job) and _is_of_disk(whole):
-        yield _disk(whole, job, _moved(whole), whole.major_faults / whole.duration_s)
+    if _taken_out(whole, job) or not _is_of_disk(whole):
+        return
+    writes = (whole.written_bytes or 0) > (whole.read_bytes or 0)
+    does = "writes" if writes else "reads"
+    yield Hindrance(
+        share=whole.blocked_fraction,
+        summary=_what_moves(whole, f"{does} {'to' if writes else 'from'} disk"),
+        evidence=[
+            *_counted(whole),
+            *(f"in {function} in {looks}" for function, looks in whole.blocked_in.items() if function in SYNCING),
+            *_pressure("io", whole.io_waiting_s, whole),
+        ],
+        distorts=["data loading", "start-up"],
+        effect=f"who {does} waits for the disk: {studies.times(whole.blocked_fraction)}; GPUs wait for batches",
+        study=studies.of_disk(job),
+    )
+
+
+def _what_moves(whole: Stretch, what: str) -> str:
+    moved, faults = _moved(whole), whole.major_faults / whole.duration_s
+    if moved >= FEW_BYTES_PER_S:
+        waits = ", and waits until the disk has it, by fsync or alike" * (_most_blocked_in(whole) in SYNCING)
+        return f"{what}: {_rate(moved)}{waits}"
+    if faults >= FEW_FAULTS_PER_S:
+        return f"{what}: major faults {faults:,.0f} a second"
+    return "waits until a disk has what it wrote, by fsync or alike, though that is little"
 
 
 def is_blocked(whole: Stretch, job: Job) -> Iterator[Hindrance]:
     """In the kernel, by something else."""
-    if not _taken_out(whole, job) and not _is_of_disk(whole):
-        yield _blocked(whole)
+    if _taken_out(whole, job) or _is_of_disk(whole):
+        return
+    summary, by = _BLOCKED_BY.get(
+        _most_blocked_in(whole) or "",
+        ("though little was read from disks or written to them", "as by a file system over a network, or by a driver"),
+    )
+    yield Hindrance(
+        share=whole.blocked_fraction,
+        summary=f"a thread was blocked in the kernel, {summary}",
+        evidence=[
+            *_blocked_in(whole),
+            *(f"in {function} in {looks}" for function, looks in whole.blocked_in.items()),
+            by,
+        ],
+        distorts=["data loading", "start-up"],
+        effect=f"what that thread does takes {studies.times(whole.blocked_fraction)}",
+    )
 
 
 def _moved(whole: Stretch) -> float:
@@ -95,25 +151,6 @@ def _rate(bytes_per_s: float) -> str:
     return f"{format_bytes(round(bytes_per_s))} a second"
 
 
-def _short_of_memory(whole: Stretch, job: Job, summary: str) -> Hindrance:
-    share = max(whole.blocked_fraction, (whole.memory_waiting_s or 0.0) / whole.duration_s)
-    limit = job.limits.memory_limit_bytes
-    return Hindrance(
-        share=share,
-        summary=summary,
-        evidence=[
-            "workingset_refault_anon, workingset_refault_file: memory.stat of its control groups, or /proc/vmstat",
-            f"limit {format_bytes(limit)}, resident {format_bytes(whole.memory_bytes)}, swapped out "
-            f"{format_bytes(whole.swapped_bytes)}",
-            *_blocked_in(whole),
-            *_pressure("memory", whole.memory_waiting_s, whole),
-        ],
-        distorts=["data loading", "start-up", "copy", "everything on the CPU"],
-        effect=f"who touches what was taken out waits for the disk: {_times(share)}",
-        study=studies.of_memory(job),
-    )
-
-
 def _blocked_in(whole: Stretch) -> list[str]:
     if not whole.looks:
         return []
@@ -126,31 +163,6 @@ def _pressure(on: str, waiting_s: float | None, whole: Stretch) -> list[str]:
     return [f"{on}.pressure: some task waited in {format_percent(waiting_s / whole.duration_s)} of the time"]
 
 
-def _disk(whole: Stretch, job: Job, moved: float, faults: float) -> Hindrance:
-    writes = (whole.written_bytes or 0) > (whole.read_bytes or 0)
-    does = "writes" if writes else "reads"
-    what = f"{does} {'to' if writes else 'from'} disk"
-    if moved >= FEW_BYTES_PER_S:
-        waits = ", and waits until the disk has it, by fsync or alike" * (_most_blocked_in(whole) in SYNCING)
-        words = f"{what}: {_rate(moved)}{waits}"
-    elif faults >= FEW_FAULTS_PER_S:
-        words = f"{what}: major faults {faults:,.0f} a second"
-    else:
-        words = "waits until a disk has what it wrote, by fsync or alike, though that is little"
-    return Hindrance(
-        share=whole.blocked_fraction,
-        summary=words,
-        evidence=[
-            *_counted(whole),
-            *(f"in {function} in {looks}" for function, looks in whole.blocked_in.items() if function in SYNCING),
-            *_pressure("io", whole.io_waiting_s, whole),
-        ],
-        distorts=["data loading", "start-up"],
-        effect=f"who {does} waits for the disk: {_times(whole.blocked_fraction)}; GPUs wait for batches",
-        study=studies.of_disk(job),
-    )
-
-
 def _counted(whole: Stretch) -> list[str]:
     return [
         f"/proc/PID/io: read {format_bytes(whole.read_bytes)}, written {format_bytes(whole.written_bytes)}",
@@ -161,25 +173,3 @@ def _counted(whole: Stretch) -> list[str]:
 
 def _most_blocked_in(whole: Stretch) -> str | None:
     return max(whole.blocked_in, key=whole.blocked_in.__getitem__, default=None)
-
-
-def _blocked(whole: Stretch) -> Hindrance:
-    summary, by = _BLOCKED_BY.get(
-        _most_blocked_in(whole) or "",
-        ("though little was read from disks or written to them", "as by a file system over a network, or by a driver"),
-    )
-    return Hindrance(
-        share=whole.blocked_fraction,
-        summary=f"a thread was blocked in the kernel, {summary}",
-        evidence=[
-            *_blocked_in(whole),
-            *(f"in {function} in {looks}" for function, looks in whole.blocked_in.items()),
-            by,
-        ],
-        distorts=["data loading", "start-up"],
-        effect=f"what that thread does takes {_times(whole.blocked_fraction)}",
-    )
-
-
-def _times(share: float) -> str:
-    return f"up to {1 / max(1 - share, 0.01):.1f} times as long"

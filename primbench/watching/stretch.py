@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from primbench.quantities import Lasting, Seconds, Whole
 from primbench.watching.calls import ENTRY_POINTS, FunctionCalls, a_second, summed
 from primbench.watching.gpus import GpuUse, together
+from primbench.watching.members import NeighbourProcess
 from primbench.watching.moment import is_forked
-from primbench.watching.neighbours import NeighbourProcess
 from primbench.watching.threads import LEAST_WANTED, ThreadUse, Unlisted, by_cpus, listed, placed, unlisted
 
 if TYPE_CHECKING:

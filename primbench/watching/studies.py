@@ -1,4 +1,4 @@
-"""Studies that prove a cause: commands of primbench with the settings of a job filled in."""
+"""What a cause can do to a job, and the study that proves it: a command with the job's own settings filled in."""
 
 from __future__ import annotations
 
@@ -30,16 +30,30 @@ def _study(*words: str) -> str:
     return " ".join(["primbench study", *words])
 
 
+def times(share: float) -> str:
+    """How much longer what is held back for this share of the time takes."""
+    return f"up to {1 / max(1 - share, 0.01):.1f} times as long"
+
+
+def _with(job: Job, setting: str | None, primitives: str) -> str | None:
+    """Without a setting, and with it; None of a job that has none."""
+    arms = _arm(_own_cpus(job)), _arm(_own_cpus(job), setting or "")
+    return _study(*arms, *(f"--primitive {each}" for each in primitives.split())) if setting else None
+
+
 def of_quota(job: Job) -> str | None:
-    """Without the quota, and with it."""
     quota = job.limits.cpu_quota
-    if quota is None:
-        return None
-    return _study(
-        _arm(_own_cpus(job)),
-        _arm(_own_cpus(job), f"cpus={FIELDS['cpus'].write(quota)}"),
-        "--primitive launch --primitive gemm",
-    )
+    return _with(job, None if quota is None else f"cpus={FIELDS['cpus'].write(quota)}", "launch gemm")
+
+
+def of_memory(job: Job) -> str | None:
+    limit = job.limits.memory_limit_bytes
+    return _with(job, None if limit is None else f"memory={FIELDS['memory'].write(limit)}", "files memcpy")
+
+
+def of_disk(job: Job) -> str | None:
+    """Files on the disk, and in memory."""
+    return _with(job, "tmpfs=/tmp", "files")
 
 
 def of_neighbours(job: Job) -> str:
@@ -53,25 +67,6 @@ def of_threads(cpus: Sequence[int], threads: int) -> str:
     return _study(_arm(own, f"threads={len(cpus)}"), _arm(own, f"threads={threads}"), "--primitive gemm")
 
 
-def of_disk(job: Job) -> str:
-    """Files on the disk, and in memory."""
-    return _study(_arm(_own_cpus(job)), _arm(_own_cpus(job), "tmpfs=/tmp"), "--primitive files")
-
-
-def of_memory(job: Job) -> str | None:
-    """Without the limit, and with it."""
-    limit = job.limits.memory_limit_bytes
-    if limit is None:
-        return None
-    with_limit = _arm(_own_cpus(job), f"memory={FIELDS['memory'].write(limit)}")
-    return _study(_arm(_own_cpus(job)), with_limit, "--primitive files --primitive memcpy")
-
-
-def of_launches(job: Job) -> str:
+def of_node(job: Job, primitive: str) -> str:
     """On the job's CPUs, and on those of the GPU's node."""
-    return _study(_arm(_own_cpus(job)), _arm("numa-node=auto"), "--primitive launch")
-
-
-def of_copies(job: Job) -> str:
-    """On the job's CPUs, and on those of the GPU's node."""
-    return _study(_arm(_own_cpus(job)), _arm("numa-node=auto"), "--primitive memcpy")
+    return _study(_arm(_own_cpus(job)), _arm("numa-node=auto"), f"--primitive {primitive}")

@@ -46,20 +46,17 @@ def slow_workers(whole: Stretch, job: Job) -> Iterator[Hindrance]:
         if each.is_forked:
             workers.setdefault(each.parent, []).append(each)
     for parent in workers.keys() & most.keys() - busy.keys():
-        yield _workers(whole, job, most[parent], workers[parent])
-
-
-def _workers(whole: Stretch, job: Job, waiting: ThreadUse, busy: list[ThreadUse]) -> Hindrance:
-    share = 1 - waiting.wanted_s / whole.duration_s
-    who = "a process" if len(busy) == 1 else f"{len(busy)} processes"
-    return Hindrance(
-        share=share,
-        summary=f"process {waiting.process} wants no CPU in {format_percent(share)} of the time, while {who} that it "
-        "started ha" + ("s a whole one" if len(busy) == 1 else "ve a whole one each"),
-        evidence=[*(_ran(whole, each) for each in busy[:3]), _ran(whole, waiting), _of_cpus(whole, job)],
-        effect="if it waits for them, as for batches that they load, that sets its pace: more of them where CPUs are "
-        "free, or less for each to do",
-    )
+        waiting, forks = most[parent], workers[parent]
+        share = 1 - waiting.wanted_s / whole.duration_s
+        who = "a process" if len(forks) == 1 else f"{len(forks)} processes"
+        yield Hindrance(
+            share=share,
+            summary=f"process {waiting.process} wants no CPU in {format_percent(share)} of the time, while {who} that "
+            "it started ha" + ("s a whole one" if len(forks) == 1 else "ve a whole one each"),
+            evidence=[*(_ran(whole, each) for each in forks[:3]), _ran(whole, waiting), _of_cpus(whole, job)],
+            effect="if it waits for them, as for batches that they load, that sets its pace: more of them where CPUs "
+            "are free, or less for each to do",
+        )
 
 
 def _ran(whole: Stretch, thread: ThreadUse) -> str:
@@ -79,27 +76,24 @@ def threads_in_turn(whole: Stretch, job: Job) -> Iterator[Hindrance]:
         if each.ran_s >= LEAST_IN_TURN * whole.duration_s:
             by_process.setdefault(each.process, []).append(each)
     for process, threads in by_process.items():
-        if len(threads) >= FEWEST_IN_TURN and len(job.limits.cpus_allowed) > 1 and _is_one_cpu(whole, threads):
-            yield _turns(whole, job, process, threads)
+        if len(threads) < FEWEST_IN_TURN or len(job.limits.cpus_allowed) <= 1 or not _is_one_cpu(whole, threads):
+            continue
+        ran = sum(each.ran_s for each in threads) / whole.duration_s
+        share = 1 - max(each.wanted_s for each in threads) / whole.duration_s
+        yield Hindrance(
+            share=share,
+            summary=f"{len(threads)} threads of process {process} run in turn: {ran:.2f} CPUs in all, though each "
+            f"slept for {format_percent(share)} of the time or more",
+            evidence=[*(_ran(whole, each) for each in threads[:3]), _of_cpus(whole, job)],
+            effect="together they are no faster than one, as Python's threads, of which its global lock lets one run "
+            "at a time; processes in their place would not wait for that",
+        )
 
 
 def _is_one_cpu(whole: Stretch, threads: list[ThreadUse]) -> bool:
     """Whether together they run as one that never sleeps does."""
     ran_s, wanted_s = sum(each.ran_s for each in threads), sum(each.wanted_s for each in threads)
     return ran_s <= ONE_CPU * whole.duration_s and WHOLE_CPU <= wanted_s / whole.duration_s <= MOST_WANTED
-
-
-def _turns(whole: Stretch, job: Job, process: int, threads: list[ThreadUse]) -> Hindrance:
-    ran = sum(each.ran_s for each in threads) / whole.duration_s
-    share = 1 - max(each.wanted_s for each in threads) / whole.duration_s
-    return Hindrance(
-        share=share,
-        summary=f"{len(threads)} threads of process {process} run in turn: {ran:.2f} CPUs in all, though each slept "
-        f"for {format_percent(share)} of the time or more",
-        evidence=[*(_ran(whole, each) for each in threads[:3]), _of_cpus(whole, job)],
-        effect="together they are no faster than one, as Python's threads, of which its global lock lets one run at a "
-        "time; processes in their place would not wait for that",
-    )
 
 
 def sleeps(whole: Stretch, job: Job) -> Iterator[Hindrance]:

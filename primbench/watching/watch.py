@@ -17,9 +17,8 @@ from primbench.watching import gpus
 from primbench.watching.calls import Counters, FunctionCalls, summed
 from primbench.watching.job import look
 from primbench.watching.looks import GONE, Looks, are_at_rest, children_of, has_fuse, states_of
-from primbench.watching.members import JobMembers
+from primbench.watching.members import JobMembers, NeighbourProcess, cpu_times, neighbours
 from primbench.watching.moment import Moment, read
-from primbench.watching.neighbours import NeighbourProcess, cpu_times, neighbours
 from primbench.watching.stretch import Stretch, between
 
 if TYPE_CHECKING:

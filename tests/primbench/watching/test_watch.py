@@ -11,9 +11,8 @@ import pytest
 
 from primbench.system import cgroups
 from primbench.watching import calls
-from primbench.watching.members import JobMembers, in_groups_of
+from primbench.watching.members import JobMembers, cpu_times, in_groups_of, neighbours
 from primbench.watching.moment import read
-from primbench.watching.neighbours import cpu_times, neighbours
 from primbench.watching.watch import Watch
 
 
