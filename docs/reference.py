@@ -130,7 +130,9 @@ def settings() -> Iterator[str]:
     yield "\nIn all runtimes:\n"
     placed = [[row.key, row.what, row.said_as] for row in (NAME, *PLACEMENT.values())]
     yield from _table(["key", "what it is", "as in"], placed)
-    yield f"\nVariables that are lists: {', '.join(LISTS)}."
+    yield "\nThe soft limits of setrlimit(2), rlimit-NAME, may be unlimited, too. first, last and without have several"
+    yield "entries as the variable has them, first.PATH=/opt/bin:/opt/sbin. Variables that are lists:"
+    yield f"{', '.join(LISTS)}."
 
 
 def _able(row: Setting) -> str:

@@ -129,10 +129,11 @@ def _follow(
         interrupted = True
     if whole is not None:
         whole = replace(whole, neighbours=watch.neighbours())
+    cost = watch.cost  # the table of causes, loaded now, is none of what watching took
     found = hindrances(whole, watch.job) if whole is not None else []
     for hindrance in found:
         write("hindrance", hindrance)
-    watched = Watched(ended=watch.ended, whole=whole, cost=watch.cost)
+    watched = Watched(ended=watch.ended, whole=whole, cost=cost)
     write("watched", watched)
     if not on_stdout:
         say(to_text(Kept(watch.job, whole, found, watched)), nl=False)

@@ -17,13 +17,14 @@ from primbench.doctor.cause import Finding
 from primbench.environment.comparable import meaning_of
 from primbench.spec.settings import SETTINGS
 from primbench.system.files import was_refused
-from primbench.system.meaning import FactId
+from primbench.system.meaning import Fact, FactId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from primbench.doctor.cause import Cause
     from primbench.doctor.place import Place
+    from primbench.spec.setting import Setting
 
 _FOLDER = "primbench.causes"
 
@@ -52,11 +53,15 @@ def _rows() -> Iterator[Cause]:
 
 def settings_of(cause: Cause) -> list[str]:
     """Keys of the settings of an arm that bring the cause about, and are left out where it is to be taken away."""
-    return [
-        row.key
-        for row in SETTINGS.values()
-        if cause.id in (row.rule, *(meaning_of(FactId(*fact)).rule for fact in row.shows))
-    ]
+    return [row.key for row in SETTINGS.values() if cause.id in _causes_of(row)]
+
+
+def _causes_of(row: Setting) -> Iterator[str | None]:
+    """By the facts that show it, and all entries of one where these are alike."""
+    yield row.rule
+    for fact in {*row.shows, row.checked} - {None}:
+        meaning = meaning_of(FactId(*fact or ()))
+        yield from (each.rule for each in (meaning, meaning.entry) if isinstance(each, Fact))
 
 
 def leading(cause: Cause) -> Cause:

@@ -43,3 +43,4 @@ def test_causes_name_no_primitive() -> None:
 def test_a_cause_comes_and_goes_by_settings_of_arms() -> None:
     assert {"shm"} <= {*table.settings_of(table.causes()["shared-memory"])}
     assert "seccomp" in table.settings_of(table.causes()["filters"])
+    assert ["cpus", "cpuset", "affinity"] == table.settings_of(table.causes()["cpus"])
