@@ -33,6 +33,12 @@ class PrimbenchError(Exception):
     """Base of everything primbench raises on purpose."""
 
     exit_code = 1
+    reason: str
+    """The message without the arm's name."""
+
+    def __init__(self, reason: str = "", *, arm: str | None = None):
+        self.reason = reason
+        super().__init__(reason if arm is None else f"arm {arm}: {reason}")
 
 
 class InvalidRequest(PrimbenchError):

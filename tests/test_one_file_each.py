@@ -72,7 +72,7 @@ def threads(framework):
 RUNTIME = '''"""A session of its own, and no container."""
 
 from primbench.runtimes.invocation import Invocation, answer, variables, version
-from primbench.runtimes.runtime import Refusal, Runtime, Signs
+from primbench.runtimes.runtime import RefusalWords, Runtime, Signs
 
 
 def found():
@@ -91,7 +91,7 @@ RUNTIME = Runtime(
     found=found,
     launch=launch,
     signs=Signs(variables=("SESSION_OF_ITS_OWN",)),
-    refusals=(Refusal("failed to execute", lambda arm: "have it installed"),),
+    refusals=(RefusalWords("failed to execute", lambda arm: "have it installed"),),
 )
 '''
 FORMAT = '''"""Values between tabs."""
@@ -327,7 +327,7 @@ def test_what_a_runtime_cannot_set_is_refused(tree: Path) -> None:
         [sys.executable, "-P", "-c", asked],
         cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert "arm session: failed to execute: have it installed\n" == found.stdout
+    assert "failed to execute: have it installed\n" == found.stdout
     assert "session has no cpus of its own; there is one in host, docker" in found.stderr
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.causes import OF_FILES, ON_CPU
-from primbench.compare.dear_calls import dear_calls
+from primbench.compare.dear_calls import dear_calls, dearer_opens
 from primbench.compare.filters import filters
-from primbench.compare.opens import dearer_opens
 from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.environment.costs import SLOW_CALLS_S, SLOW_SYSTEM_CALL_S
 from primbench.environment.filesystems import NETWORK_LIKE

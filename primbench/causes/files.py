@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from primbench.causes import OF_FILES
 from primbench.causes.confinement import IN_LAYERS
-from primbench.compare.sides import identity
 from primbench.doctor.cause import Cause, Finding, Suspect, listed, of
 from primbench.environment.bytecode import KEPT
 from primbench.environment.disks import USUAL_BYTES
@@ -114,7 +113,7 @@ def on_other_files(beside: Beside) -> Iterator[Suspect]:
     problem, sides = beside.problem, (beside.baseline, beside.side)
     if problem is None or not (problem.work == "data loading" or "execve" in problem.system_calls()):
         return
-    one, other = (_kinds_of(each.cases[identity(beside.case.case)]) for each in sides)
+    one, other = (_kinds_of(beside.records(each)) for each in sides)
     if one and other and one != other:
         words = [" or ".join(sorted(each)) for each in (other, one)]
         told = f"other files: {words[0]} in {beside.side.name}, {words[1]} in {beside.baseline.name}"

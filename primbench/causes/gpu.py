@@ -174,9 +174,8 @@ def other_gpu(beside: Beside) -> Iterator[Suspect]:
 
 
 def _gpu_of(beside: Beside, side: Side) -> Gpu | None:
-    case = beside.case.case
-    worker = side.worker_of(case.backend, case.device)
-    return worker.environment.devices.gpu(case.device) if worker else None
+    worker = beside.worker(side)
+    return worker.environment.devices.gpu(beside.case.case.device) if worker else None
 
 
 def _which(gpu: Gpu) -> str:

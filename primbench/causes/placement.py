@@ -42,12 +42,11 @@ def _has_choice_of_memory(side: Side) -> bool:
 
 def memory_taken_otherwise(beside: Beside) -> Iterator[Suspect]:
     """Memory taken by another policy or from other nodes, where it matters to the parts and there is a choice."""
-    sides, case = (beside.baseline, beside.side), beside.case.case
+    sides = (beside.baseline, beside.side)
     of_memory = {"copy", "collective", "everything on the CPU"}
     if of_memory.isdisjoint(beside.parts) or not any(map(_has_choice_of_memory, sides)):
         return
-    workers = [each.worker_of(case.backend, case.device) for each in sides]
-    one, other = (_memory_of(worker.placement) if worker else "" for worker in workers)
+    one, other = (_memory_of(worker.placement) if worker else "" for worker in map(beside.worker, sides))
     if one != other:
         yield Suspect(f"memory is taken {other} in {beside.side.name} and {one} in {beside.baseline.name}")
 

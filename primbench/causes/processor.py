@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.causes import OF_CODE, OF_THREADS
-from primbench.compare.implementations import other_implementations
 from primbench.doctor.cause import Cause, Finding, Suspect, listed, of
 from primbench.system.meaning import FactId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from primbench.compare.beside import Beside
     from primbench.compare.sides import Side
     from primbench.doctor.place import Place
     from primbench.environment.machine import Machine
     from primbench.environment.software import Blas
+    from primbench.measurement.implementation import Implementation
+    from primbench.results.record import Record
 
 RANK = 4
 
@@ -28,6 +29,12 @@ OLD_KERNELS = {
     *("sandybridge", "atom", "nano", "athlon", "opteron", "opteron_sse3", "barcelona", "bobcat", "bulldozer"),
     *("piledriver", "steamroller"),
 }
+
+
+# A product of float16 took 8.26 ms by oneDNN's kernel and 15.5 s by its reference (pytorch/pytorch#193951).
+TIMES = 1880.0
+_OTHER = "other code of the libraries"
+_NEITHER = "torch's own code, neither oneDNN nor MKL"
 
 
 def vector_instructions(place: Place) -> Iterator[Finding]:
@@ -114,7 +121,7 @@ def threads_by_sockets(beside: Beside) -> Iterator[Suspect]:
 
 def _sockets(beside: Beside, side: Side) -> int | None:
     """How many cores the largest socket has, where there are several; 0 of one socket, None where it is not known."""
-    worker = side.worker_of(beside.case.case.backend, beside.case.case.device)
+    worker = beside.worker(side)
     cores = worker.environment.machine.cores_by_package if worker else None
     return None if cores is None else max(cores) * (len(cores) > 1)
 
@@ -122,6 +129,41 @@ def _sockets(beside: Beside, side: Side) -> int | None:
 def _has_other_threads(beside: Beside) -> bool:
     changes = beside.differing.limits.changes if beside.differing else []
     return any(each.field[:2] == ("software", "threads") and each.kind == "differs" for each in changes)
+
+
+def other_implementations(beside: Beside) -> Iterator[Suspect]:
+    """A reference, or no library's code where the other place has some, makes nothing faster."""
+    baseline, side = beside.baseline, beside.side
+    one, other = (_taken(beside.records(each)) for each in (baseline, side))
+    if one is None or other is None or one == other:
+        return
+    told = f"it takes {_only(other, one)} in {side.name}, {_only(one, other)} in {baseline.name}"
+    if slow := _slow(other, one):
+        title = f"{slow} in {side.name}"
+        yield Suspect(f"{title}: {told}", 1.0, TIMES, title)
+    elif slow := _slow(one, other):
+        title = f"{slow} in {baseline.name}"
+        yield Suspect(f"{title}: {told}", 1.0, TIMES, title).of_baseline()
+    else:
+        yield Suspect(f"{_OTHER}: {told}", 1 / TIMES, TIMES, _OTHER)
+
+
+def _taken(records: Sequence[Record]) -> set[Implementation] | None:
+    """In any process of a place; None where none of them says."""
+    measured = [each.measurement for each in records if each.measurement]
+    told = [each.implementations for each in measured if each.implementations is not None]
+    return {implementation for each in told for implementation in each} if told else None
+
+
+def _slow(here: set[Implementation], there: set[Implementation]) -> str | None:
+    """What is known to be slow of what is taken here alone."""
+    if not here:
+        return "no code of oneDNN or MKL"
+    return next((f"the reference code of {each.library}" for each in here - there if each.is_reference), None)
+
+
+def _only(here: set[Implementation], there: set[Implementation]) -> str:
+    return " and ".join(sorted(map(str, here - there))) or ("nothing besides" if here else _NEITHER)
 
 
 CAUSES = (

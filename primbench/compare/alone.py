@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from primbench.doctor.against import by_cause
 from primbench.doctor.cause import SYMPTOM, Suspect
 from primbench.doctor.place import Place
 from primbench.doctor.table import causes, examine, leading
@@ -31,7 +30,7 @@ def found_in_one_alone(beside: Beside, untold: Collection[str]) -> list[Suspect]
     untold: causes that something tells better.
     """
     told = _told(beside.differing) if beside.differing else set()
-    differing = {cause.id for cause, _ in by_cause(beside.differing)} if beside.differing else set()
+    differing = {cause.id for cause, _ in beside.by_cause}
     one, other = (_findings(place, beside, untold, told) for place in (beside.baseline, beside.side))
     here = [_alone(beside.side.name, alike, differing, beside) for alike in _only_here(beside, other, one, beside.side)]
     there = [
@@ -77,7 +76,7 @@ def _alone(name: str, alike: Sequence[Finding], differing: Collection[str], besi
 
 def _findings(side: Side, beside: Beside, untold: Collection[str], told: Collection[FactId]) -> list[Finding]:
     """What doctor finds wrong in the place of the worker that ran the case; without unknowns and told differences."""
-    worker = side.worker_of(beside.case.case.backend, beside.case.case.device)
+    worker = beside.worker(side)
     return [
         each
         for each in (_wrong_with(worker) if worker else [])
@@ -107,8 +106,8 @@ def _lasts(alike: Sequence[Finding], side: Side, beside: Beside) -> bool:
     """Whether what was read is so in all processes of a place: one that began beside others read slower clocks."""
     if alike[0].reading is None:
         return True
-    workers = [worker for _, worker in side.workers_of(beside.case.case.backend, beside.case.case.device)]
-    return all(any(each.cause == alike[0].cause for each in _wrong_with(worker)) for worker in workers)
+    wrong = map(_wrong_with, beside.workers(side))
+    return all(any(each.cause == alike[0].cause for each in found) for found in wrong)
 
 
 def _is_same(one: Finding, other: Finding) -> bool:

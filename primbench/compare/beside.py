@@ -6,12 +6,13 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.compare.criteria import problem_of
+from primbench.doctor.against import by_cause
 from primbench.environment.comparable import meaning_of
 from primbench.results.metrics import METRICS
 from primbench.timing.cpu import BATCH_S
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from primbench.compare.comparison import ArmComparison, CaseComparison
     from primbench.compare.evidence import Seen
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from primbench.doctor.cause import Cause, Suspect
     from primbench.environment.difference import Change, Difference
     from primbench.problem import Problem
+    from primbench.results.record import Record, Worker
     from primbench.spec.setting import Activity
 
 MOST_TIMES_A_CHEAP_CALL = 5
@@ -44,6 +46,28 @@ class Beside(NamedTuple):
     stops: Sequence[Suspect]
     """What stopped threads in any case of the arm."""
 
+    def workers(self, side: Side) -> list[Worker]:
+        """Of one of the two, those that served the case's backend on its device."""
+        return [worker for _, worker in side.workers_of(self.case.case.backend, self.case.case.device)]
+
+    def worker(self, side: Side) -> Worker | None:
+        """The first of these."""
+        return next(iter(self.workers(side)), None)
+
+    def records(self, side: Side) -> Sequence[Record]:
+        """Of the case, in one of the two."""
+        return self.seen.of_other if side is self.side else self.seen.of_one
+
+    def time_s(self, side: Side) -> float:
+        """What the case takes in one of the two, by its primary metric; 0 where that is not known."""
+        primary = self.case.primary
+        return 0.0 if primary is None else primary.arm_s if side is self.side else primary.baseline_s
+
+    def each_way(self, shows: Callable[[Side, Side], Iterable[Suspect]]) -> Iterator[Suspect]:
+        """shows: what makes a case longer in the place that is given first, and not in the one that comes second."""
+        yield from shows(self.side, self.baseline)
+        yield from (each.of_baseline() for each in shows(self.baseline, self.side))
+
     @property
     def problem(self) -> Problem | None:
         return self.case.case.known_problem()
@@ -52,6 +76,11 @@ class Beside(NamedTuple):
     def has_moved(self) -> bool:
         """Whether anything did for certain."""
         return any(each.has_moved for each in self.case.estimates)
+
+    @property
+    def by_cause(self) -> list[tuple[Cause, list[Change]]]:
+        """What is known to differ and to move results, the most upstream first."""
+        return by_cause(self.differing) if self.differing else []
 
     def comes_under(self, cause: Cause) -> bool:
         """Whether a cause slows what can have moved."""

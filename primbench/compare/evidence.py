@@ -123,7 +123,9 @@ _READINGS = (
 )
 
 
-def _share(field: str) -> Callable[[Measurement], float | None]:
+def share(field: str) -> Callable[[Measurement], float | None]:
+    """Of the time of a case, what a counter of the host says."""
+
     def of(measurement: Measurement) -> float | None:
         return measurement.host.share(getattr(measurement.host, field)) if measurement.host else None
 
@@ -141,7 +143,7 @@ def _waits(seen: Seen, slower: Collection[bool] = (True, False)) -> list[str]:
     slower: whether the arm is, or the baseline, or, with both, either.
     """
     for words, field, notable in _READINGS:
-        shares = seen.medians(_share(field))
+        shares = seen.medians(share(field))
         if shares is not None and abs(shares[1] - shares[0]) > notable and (shares[1] > shares[0]) in slower:
             ours, theirs = format_percent(shares[1]), format_percent(shares[0])
             return [f"{words} for {ours} of its time in {seen.other}, {theirs} in {seen.one}"]

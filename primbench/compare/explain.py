@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from primbench.compare.beside import Beside
-from primbench.compare.causes import causes
-from primbench.compare.comparison import ArmComparison, CaseComparison, Explanation
+from primbench.compare.causes import by_causes, by_refusals
 from primbench.compare.criteria import is_its_own, problem_of
 from primbench.compare.differing import asked_variables
 from primbench.compare.effects import changes_of, differences
 from primbench.compare.evidence import Seen, evidence, noise, waiting
 from primbench.compare.filters import dearer_s
-from primbench.compare.later import as_timed, changed_later
 from primbench.compare.neighbour import evidence_beside, noise_beside
-from primbench.compare.refused import refusals
 from primbench.compare.sides import Side, identity
 from primbench.compare.stopped import stopped
+from primbench.doctor.against import in_words
+from primbench.environment.comparable import meaning_of
+from primbench.environment.difference import difference
 from primbench.errors import InvalidRequest
 from primbench.results.metrics import METRICS
 from primbench.runtimes.table import known, settable
@@ -30,8 +31,10 @@ from primbench.spec.settings import SETTINGS, showing
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Explanation
     from primbench.doctor.cause import Suspect
     from primbench.environment.difference import Difference
+    from primbench.results.record import Worker
     from primbench.spec.case import Case
     from primbench.spec.setting import Activity
 
@@ -59,12 +62,43 @@ def _explanation(
 ) -> Explanation | None:
     """By the places as they were while the case was timed. stops: what stopped threads of any case of the arm."""
     key, served = identity(case.case), f"{case.case.backend} {case.case.device}"
-    one, other = as_timed(baseline, key), as_timed(side, key)
+    one, other = _as_timed(baseline, key), _as_timed(side, key)
     if one is baseline and other is side:
         return _by_places(case, arm, arm.differences.get(served), baseline, side, stops=stops)
     found = _by_places(case, arm, differences(one, other).get(served), one, other, stops=stops)
-    changed = [*changed_later(baseline, key), *changed_later(side, key)]
+    changed = [*_changed_later(baseline, key), *_changed_later(side, key)]
     return found and replace(found, evidence=[*found.evidence, *changed])
+
+
+def _as_timed(side: Side, key: bytes) -> Side:
+    """A side as its place was while a case was timed; the same where nothing had changed since its workers told of it.
+
+    key: the identity of the case.
+    """
+    found = _changed_workers(side, key)
+    return dataclasses.replace(side, workers=side.workers | found) if found else side
+
+
+def _changed_later(side: Side, key: bytes) -> Iterator[str]:
+    """What of the place had changed, in words, each once."""
+    words = {
+        f"{in_words(change, 'at its start', 'once it was timed')} in {side.name}": None
+        for number, worker in _changed_workers(side, key).items()
+        for layer in ("limits", "confinement")
+        for change in getattr(difference(side.workers[number].environment, worker.environment), layer).changes
+        if change.kind == "differs" or meaning_of(change.field).by_doctor
+    }
+    yield from words
+
+
+def _changed_workers(side: Side, key: bytes) -> dict[int, Worker]:
+    """Those whose place had changed, as it was then."""
+    found = {}
+    for record in side.cases[key]:
+        if record.later is not None and record.worker in side.workers:
+            worker = side.workers[record.worker]
+            found[record.worker] = replace(worker, environment=record.later.of(worker.environment))
+    return found
 
 
 def _by_places(
@@ -76,13 +110,13 @@ def _by_places(
     *,
     stops: Sequence[Suspect],
 ) -> Explanation | None:
-    if (case.fails_more or not case.estimates) and (refused := _of_refused(case, differing, baseline, side)):
+    if (case.fails_more or not case.estimates) and (refused := by_refusals(case, differing, baseline, side)):
         return refused
     parts, seen = _parts(case), _seen(case, baseline, side)
     if case.is_untellable or not (parts or waiting(seen)):
         return None
     can_move: Sequence[Activity] = parts or WAITING
-    found = causes(
+    return by_causes(
         Beside(
             case=case,
             arm=arm,
@@ -93,28 +127,13 @@ def _by_places(
             parts=[*can_move, *beside(case.case)],
             dearer_s=dearer_s(case, baseline, side),
             stops=stops,
-        )
-    )
-    return Explanation(
+        ),
         parts=parts,
         evidence=[*evidence_beside(case, baseline, side, seen), *evidence(case, arm, seen)],
         noise=noise_beside(noise(case, seen), baseline, side),
-        causes=[words for _, words in found.causes],
-        likely=found.in_few_words,
-        cause=found.likely and found.likely.cause,
-        about=found.about,
         asked_variables=asked_variables(baseline, side),
         next_experiment=_next_experiment(case, arm, (baseline, side), can_move),
     )
-
-
-def _of_refused(case: CaseComparison, differing: Difference | None, baseline: Side, side: Side) -> Explanation | None:
-    """None where nothing that differs is known to refuse such a thing."""
-    found = list(refusals(case, differing, baseline, side))
-    if not found:
-        return None
-    words, about = [each.words for each in found], [each for suspect in found for each in suspect.about]
-    return Explanation(parts=[], evidence=[], causes=words, likely=words[0], cause=found[0].cause, about=about)
 
 
 def _parts(case: CaseComparison) -> list[Activity]:

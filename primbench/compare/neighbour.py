@@ -1,32 +1,40 @@
-"""What a neighbour that an arm has does to a case: it is asked for, and the first cause of what moved."""
+"""What a neighbour that an arm has does to a case: it is asked for, and the first cause of what moved.
+
+What of a step that copies its data first takes longer is told by the same step on data that are there already, where a
+study has both: what the one takes more than the other is the copies, and of the other what its kernels do not take is
+waiting for launches. The parts add up to the step.
+"""
 
 from __future__ import annotations
 
+import math
 from statistics import geometric_mean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from primbench import stats
-from primbench.compare.fed import growths, in_words, named
+from primbench.compare.evidence import share
+from primbench.compare.sides import identity
 from primbench.doctor.cause import Suspect
 from primbench.results.disturbances import WAITED_FRACTION
 from primbench.results.metrics import METRICS
-from primbench.units import format_percent
+from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from primbench.compare.beside import Beside
     from primbench.compare.comparison import ArmComparison, CaseComparison
     from primbench.compare.evidence import Seen
-    from primbench.compare.fed import Growth
     from primbench.compare.ratio import Estimate
-    from primbench.compare.sides import Side
+    from primbench.compare.sides import Side, Values
     from primbench.spec.case import Case
     from primbench.spec.neighbour import Neighbour
 
 OF_DIRECTIONS = {"h2d": "copies to the GPU", "d2h": "copies from the GPU"}
+COPIES, KERNELS, LAUNCHES = "copies to the GPU", "kernels", "launches"
 OF_WORK = {"copy": "copies", "kernel": "kernels", "launch": "launches", "collective": "collectives"}
 NOTABLE = 1.05  # a part that takes no longer than this is not the one that a neighbour slows
+NOTABLE_SHARE = 0.25  # of what a step takes longer: a part that is less of it is not named beside a larger one
 ENOUGH = 0.5  # of what the case takes longer: a part that takes so little longer by itself cannot be what slows it
 
 
@@ -47,7 +55,7 @@ def neighbours(beside: Beside) -> Iterator[Suspect]:
     if found is not None:
         ratios = _of_parts(beside.arm, case.case)
         words = ", ".join(f"{part} {ratio:.2f}" for part, ratio in ratios.items())
-        slowed = _slowed(case, ratios, growths(case.case, baseline, side), beside.seen)
+        slowed = _slowed(case, ratios, _growths(case.case, baseline, side), beside.seen)
         yield Suspect(
             f"the neighbour {found.words}" + (f": beside it {words} times as long" if words else ""),
             title=f"the neighbour {found.name}" + (f" ({slowed})" if slowed else ""),
@@ -70,8 +78,8 @@ def evidence_beside(case: CaseComparison, baseline: Side, side: Side, seen: Seen
     medians = [f"{METRICS[each.metric].heading} {each.ratio:.2f}" for each in case.estimates if _is_told(each)]
     if medians:
         yield f"beside {neighbour.name} {', '.join(medians)} times as long"
-    if grown := growths(case.case, baseline, side):
-        yield in_words(grown)
+    if grown := _growths(case.case, baseline, side):
+        yield _in_words(grown)
     if _waits_longer(seen) and (shares := _waited(seen)):
         alone, beside = map(format_percent, shares)
         yield f"a thread of it waited for a CPU for {beside} of the time, {alone} without the neighbour"
@@ -125,7 +133,7 @@ def _slowed(case: CaseComparison, ratios: dict[str, float], grown: Sequence[Grow
     if _waits_for_gpu(case):
         return "waiting for the GPU"
     if grown:
-        return " and ".join(named(grown)) or None
+        return " and ".join(_named(grown)) or None
     if ratios:
         return " or ".join(_able(case, ratios, _part(case.case))) or None
     return _by_its_metrics(case)
@@ -161,11 +169,86 @@ def _ratios(case: CaseComparison, *explained: str) -> list[float]:
 
 
 def _waited(seen: Seen) -> tuple[float, float] | None:
-    return seen.medians(
-        lambda measurement: measurement.host.share(measurement.host.waited_s) if measurement.host else None
-    )
+    return seen.medians(share("waited_s"))
 
 
 def _waits_longer(seen: Seen) -> bool:
     shares = _waited(seen)
     return shares is not None and shares[1] - shares[0] > WAITED_FRACTION
+
+
+class Growth(NamedTuple):
+    """By how many seconds a part of the step takes longer: the mean over pairs, and its 95 % interval; None of one."""
+
+    part: str
+    seconds: float
+    interval: tuple[float, float] | None
+
+    @property
+    def is_certain(self) -> bool:
+        return self.interval is not None and self.interval[0] > 0
+
+
+def _growths(case: Case, baseline: Side, side: Side) -> list[Growth]:
+    """Of each part, the largest first; [] where the step copies nothing, or is not there without its copies as well."""
+    problem = case.known_problem()
+    twin = _case_of(problem.unfed(), case, baseline) if problem else None
+    if twin is None:
+        return []
+    one, other = (_parts_of(each, case, twin) for each in (baseline, side))
+    both = sorted(one.keys() & other.keys())
+    parts = [part for part in (COPIES, KERNELS, LAUNCHES) if both and all(part in one[pair] for pair in both)]
+    found = [_growth(part, [other[pair][part] - one[pair][part] for pair in both]) for part in parts]
+    return sorted(found, key=lambda each: -each.seconds)
+
+
+def _named(found: Sequence[Growth]) -> list[str]:
+    """The parts that take longer for certain and make up a notable share of it."""
+    whole_s = math.fsum(each.seconds for each in found)
+    return [each.part for each in found if each.is_certain and each.seconds >= NOTABLE_SHARE * whole_s]
+
+
+def _in_words(found: Sequence[Growth]) -> str:
+    """What a step takes longer, and how much of it is which part."""
+    whole_s = math.fsum(each.seconds for each in found)
+    parts = ", ".join(f"{each.part} {format_time(each.seconds)}{_interval(each.interval)}" for each in found)
+    return (
+        f"of {format_time(whole_s)} that a step takes longer: {parts}, by the same step on data that are there already"
+    )
+
+
+def _case_of(problem: object, like: Case, side: Side) -> Case | None:
+    """The case of a problem where another one ran."""
+    if problem is None:
+        return None
+    every = (records[0].case for records in side.cases.values())
+    there = (each for each in every if (each.backend, each.device) == (like.backend, like.device))
+    return next((each for each in there if each.known_problem() == problem), None)
+
+
+def _parts_of(side: Side, fed: Case, unfed: Case) -> dict[int, Mapping[str, float]]:
+    """Process -> seconds of each part of its step, of launches none where its device's own time is not known."""
+    of_fed, of_unfed = (side.numbers.get(identity(case), {}) for case in (fed, unfed))
+    whole, without = _telling("call", of_fed), _telling("call", of_unfed)
+    device = _telling("clock", of_unfed)
+    return {
+        process: {COPIES: whole[process] - without[process]} | _of_unfed(without[process], device.get(process))
+        for process in whole.keys() & without.keys()
+    }
+
+
+def _telling(what: str, values: Values) -> Mapping[int, float]:
+    """Of each process the first metric in the table by which that is told."""
+    return values.get(next(name for name, metric in METRICS.items() if metric.explains == what), {})
+
+
+def _of_unfed(stream_s: float, device_s: float | None) -> dict[str, float]:
+    return {KERNELS: stream_s} if device_s is None else {KERNELS: device_s, LAUNCHES: stream_s - device_s}
+
+
+def _growth(part: str, longer_s: Sequence[float]) -> Growth:
+    return Growth(part, math.fsum(longer_s) / len(longer_s), stats.mean_interval(longer_s))
+
+
+def _interval(found: tuple[float, float] | None) -> str:
+    return "" if found is None else f" [{', '.join(map(format_time, found))}]"

@@ -57,27 +57,23 @@ def stopped(case: CaseComparison, seen: Seen) -> Iterator[Suspect]:
 
 def limited_later(beside: Beside) -> Iterator[Suspect]:
     """A quota or another control group that came over the processes of one place alone after they had told of it."""
-    one, other = _later(beside.baseline, beside.seen.of_one), _later(beside.side, beside.seen.of_other)
-    if (one is None) == (other is None):
-        return
-    if other is not None:
-        yield other
-    elif one is not None:
-        yield one.of_baseline()
+    found = [*beside.each_way(lambda here, _: _later(here, beside.records(here)))]
+    yield from found if len(found) == 1 else []
 
 
-def _later(side: Side, records: Sequence[Record]) -> Suspect | None:
+def _later(side: Side, records: Sequence[Record]) -> Iterator[Suspect]:
     found = Suspect("", at_least=1.0, upstream=_BEFORE_OTHER_CPUS, stops=True)
     if _were_moved(records):
-        moved = f"processes of {side.name} were moved to another control group while they were timed"
-        return found._replace(words=moved)
+        yield found._replace(
+            words=f"processes of {side.name} were moved to another control group while they were timed"
+        )
+        return
     limits = [worker.environment.limits for worker in side.used]
     held_back = HeldBack.of(records)
     had_none = limits and all(each.cpu_quota is None and "cpu_quota" not in each.missing for each in limits)
     if had_none and held_back.share > NOTABLE_THROTTLING:
         title = f"a CPU quota that {side.name} was given after its start"
-        return found._replace(words=f"{title}: it held it back {held_back.words}", title=title)
-    return None
+        yield found._replace(words=f"{title}: it held it back {held_back.words}", title=title)
 
 
 def _were_moved(records: Sequence[Record]) -> bool:

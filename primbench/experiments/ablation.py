@@ -164,7 +164,7 @@ def refusal_of(arm: Arm, start: Start) -> str | None:
         _ = worker.ready
         worker.end()
     except PrimbenchError as error:
-        return str(error).removeprefix(f"arm {arm.name}: ")
+        return error.reason
     return None
 
 

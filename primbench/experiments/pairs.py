@@ -224,7 +224,7 @@ class _Pairs:
                         self.admit(line)
                         self.workers[_place(case)] = line
         except PrimbenchError as refusal:
-            reason = str(refusal).removeprefix(f"arm {case.arm}: ")
+            reason = refusal.reason
             if has_started:
                 self._is_absent(case, reason)  # alone it would be refused as well
             return reason

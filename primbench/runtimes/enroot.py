@@ -53,12 +53,13 @@ def refuse_what_gets_lost(arm: Arm, inside: Mapping[str, str]) -> None:
     for name, value in inside.items():
         if name.startswith("ENROOT_"):
             raise InvalidRequest(
-                f"arm {arm.name}: variable {name}: enroot passes on none of its own: to set what enroot does, "
-                f"`export {name}={value}` before"
+                f"variable {name}: enroot passes on none of its own: to set what enroot does, "
+                f"`export {name}={value}` before",
+                arm=arm.name,
             )
         if "\n" in value or _QUOTED.fullmatch(value):
             what = "a line break in its value" if "\n" in value else "quotes around its value"
-            raise InvalidRequest(f"arm {arm.name}: variable {name}: enroot does not pass on {what}: leave it out")
+            raise InvalidRequest(f"variable {name}: enroot does not pass on {what}: leave it out", arm=arm.name)
 
 
 RUNTIME = Runtime(

@@ -71,7 +71,7 @@ def read_only(arm: Arm, but: Iterable[Path] = ()) -> list[Path]:
     for point in points:
         if re.search("[:,\n]", str(point)):
             raise InvalidRequest(
-                f"arm {arm.name}: {arm.runtime} cannot bind {point} read-only, for its name: unmount it, or take runc"
+                f"{arm.runtime} cannot bind {point} read-only, for its name: unmount it, or take runc", arm=arm.name
             )
     return points
 

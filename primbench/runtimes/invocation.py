@@ -83,13 +83,13 @@ class _Variables:
     def shown(self, path: str) -> str:
         """A copy, in a folder that all on the host's root have. Raises InvalidRequest where there is none."""
         if os.path.exists(path) and not os.path.isfile(path):  # a device may never end
-            raise InvalidRequest(f"arm {self.arm.name}: {self.setting}: no plain file: name a library")
+            raise InvalidRequest(f"{self.setting}: no plain file: name a library", arm=self.arm.name)
         if self.arm.runtime == "host" and os.path.exists(path):
             return path
         try:
             return shutil.copy(path, str(caches(self.folder)))
         except OSError as error:
-            raise InvalidRequest(f"arm {self.arm.name}: {self.setting}: {error.strerror}") from None
+            raise InvalidRequest(f"{self.setting}: {error.strerror}", arm=self.arm.name) from None
 
 
 def _inherited(arm: Arm, folder: Path, environ: Mapping[str, str]) -> dict[str, str]:

@@ -60,7 +60,7 @@ def limited(arm: Arm, name: str, root: Path = Path("/")) -> Iterator[Enforcement
             _leave(groups)
             if isinstance(error, OSError) and error.errno in _WRONG:
                 raise BackendUnavailable(
-                    f"arm {arm.name}: the kernel refuses {error.filename}: {error.strerror}"
+                    f"the kernel refuses {error.filename}: {error.strerror}", arm=arm.name
                 ) from None
             limits = Enforcement(_by_systemd(arm, error), None)
         yield limits
@@ -169,8 +169,9 @@ def _by_systemd(arm: Arm, refusal: OSError | ValueError) -> list[str]:
     reason, _ = answer([*scope, "echo", "yes"])
     if reason is not None:
         raise BackendUnavailable(
-            f"arm {arm.name}: limits on the host need a control group, which may not be made here ({refusal}), nor by "
-            f"systemd-run ({reason}): run as root, or have the group delegated"
+            f"limits on the host need a control group, which may not be made here ({refusal}), nor by "
+            f"systemd-run ({reason}): run as root, or have the group delegated",
+            arm=arm.name,
         )
     return [*scope, *(f"--property={name}={value}" for name, value in properties(arm)), "--"]
 

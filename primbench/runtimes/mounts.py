@@ -46,11 +46,13 @@ def mounted(arm: Arm, folder: Path) -> Iterator[None]:
 
 
 def _show(arm: Arm, merged: str, path: str) -> None:
-    where = f"arm {arm.name}: fuse-overlay={path}"
+    where = f"fuse-overlay={path}"
     if shutil.which(PROGRAM) is None:
-        raise BackendUnavailable(f"{where}: {PROGRAM} is not installed: apt-get install {PROGRAM}")
+        raise BackendUnavailable(f"{where}: {PROGRAM} is not installed: apt-get install {PROGRAM}", arm=arm.name)
     if os.geteuid() != 0:
-        raise BackendUnavailable(f"{where}: what a user mounts, no other sees, such as a container's root: be root")
+        raise BackendUnavailable(
+            f"{where}: what a user mounts, no other sees, such as a container's root: be root", arm=arm.name
+        )
     own = os.path.dirname(merged)
     for name in ("merged", "upper", "work"):
         os.makedirs(os.path.join(own, name))
@@ -61,10 +63,12 @@ def _show(arm: Arm, merged: str, path: str) -> None:
             timeout=ANSWERS_WITHIN_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise BackendUnavailable(f"{where}: {PROGRAM} did not mount it within {ANSWERS_WITHIN_S:g} s") from None
+        raise BackendUnavailable(
+            f"{where}: {PROGRAM} did not mount it within {ANSWERS_WITHIN_S:g} s", arm=arm.name
+        ) from None
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        raise BackendUnavailable(f"{where}: {said[-1]}")
+        raise BackendUnavailable(f"{where}: {said[-1]}", arm=arm.name)
 
 
 @contextlib.contextmanager
@@ -85,5 +89,5 @@ def _in_place(arm: Arm, folder: Path) -> Iterator[None]:
             folder.mkdir(parents=True, exist_ok=True)  # where it was hidden, by a tmpfs on /tmp
         except OSError as error:
             mend = "be root" if os.geteuid() else "see whether it is a folder of this machine"
-            raise BackendUnavailable(f"arm {arm.name}: mounting {where}: {error.strerror}: {mend}") from None
+            raise BackendUnavailable(f"mounting {where}: {error.strerror}: {mend}", arm=arm.name) from None
         yield

@@ -73,9 +73,7 @@ def launch(
     elif os.path.isabs(str(arm.image)) and os.path.isdir(str(arm.image)):
         tree = Path(str(arm.image))
     else:
-        raise InvalidRequest(
-            f"arm {arm.name}: image={arm.image}: {arm.runtime} starts a folder, named in full, or host"
-        )
+        raise InvalidRequest(f"image={arm.image}: {arm.runtime} starts a folder, named in full, or host", arm=arm.name)
     container = made(arm, folder, tree, command, name=name, hook=hook, gpus=gpus)
     (folder / "config.json").write_bytes(msgspec.json.encode(container.config))
     program = [arm.runtime, "--root", str(folder / "state"), *(leaving if container.leaves else ())]
@@ -116,7 +114,7 @@ def _set(container: OfOci) -> None:
         try:
             row.oci(container, value)
         except (InvalidRequest, FileError) as error:
-            raise type(error)(f"arm {container.arm.name}: {row.said(value)}: {error}") from None
+            raise type(error)(f"{row.said(value)}: {error}", arm=container.arm.name) from None
 
 
 def _plain(name: str, command: Sequence[str], environment: list[str], device_files: Sequence[str]) -> dict[str, Any]:
@@ -206,7 +204,7 @@ def _check_names(arm: Arm, points: Sequence[Path]) -> None:
     """JSON has no place for bytes that are no UTF-8."""
     for point in map(str, points):
         if utf8(point) != point:
-            raise InvalidRequest(f"arm {arm.name}: {arm.runtime} cannot bind {utf8(point)}, for its name: unmount it")
+            raise InvalidRequest(f"{arm.runtime} cannot bind {utf8(point)}, for its name: unmount it", arm=arm.name)
 
 
 def _overlays(folder: Path, lower: Sequence[Path]) -> list[dict[str, Any]]:

@@ -36,15 +36,15 @@ _IDENTIFIER = re.compile(r" [0-9a-f]{64}\b")
 
 def refusal(arm: Arm, said: str) -> str:
     """said: by who was to start the worker, or by the worker before its first case, or what it died of."""
-    said = _plain(said.removeprefix(f"arm {arm.name}: "))
+    said = _plain(said)
     mend = _of_runtime(arm, said)
     if mend and arm.is_far:  # no worker has died, none was reached
         said = re.sub(r"^worker died of exit status \d+: ", "", said).rstrip(".")
     for sign, absent in _LACKS.items() if arm.image not in (None, HOST_IMAGE) and not mend else ():
         if found := re.search(sign, said):
-            return f"arm {arm.name}: image {arm.image} has no {found.expand(absent)}: {_BUILD}"
+            return f"image {arm.image} has no {found.expand(absent)}: {_BUILD}"
     mend = mend or _mend(arm, said)
-    return f"arm {arm.name}: {said}{f': {mend}' if mend else ''}"
+    return f"{said}{f': {mend}' if mend else ''}"
 
 
 def _of_runtime(arm: Arm, said: str) -> str | None:

@@ -52,7 +52,7 @@ def _no_job() -> str | None:
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
     """There the arm is a host, or a container of its; with an image alone it is in that, which pyxis starts."""
     if reason := _no_job():
-        raise InvalidRequest(f"arm {arm.name}: {reason}")
+        raise InvalidRequest(f"{reason}", arm=arm.name)
     order = afar.order_there(arm, REACHED_BY, command, gpus=gpus)
     return Invocation(worker=[*step(arm), *afar.first_command(arm)], first=afar.parcel(order))
 

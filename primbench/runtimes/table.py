@@ -67,14 +67,14 @@ def check(arm: Arm) -> None:
         _check_there(arm, runtime.reached_by)
         return
     if arm.on_host_root and runtime.needs_image:
-        raise InvalidRequest(f"arm {arm.name}: {arm.runtime} starts images of its own only: add {runtime.needs_image}")
+        raise InvalidRequest(f"{arm.runtime} starts images of its own only: add {runtime.needs_image}", arm=arm.name)
     _check_passed(arm)
     _check_values(arm, runtime.mechanisms)
     for field, key in settings_of(arm).items():
         if field not in runtime.settings:
             able = [name for name, other in known().items() if field in other.settings]
             raise InvalidRequest(
-                f"arm {arm.name}: {arm.runtime} has no {key} of its own; there is one in {', '.join(able)}"
+                f"{arm.runtime} has no {key} of its own; there is one in {', '.join(able)}", arm=arm.name
             )
 
 
@@ -83,10 +83,10 @@ def _check_there(arm: Arm, reached_by: Collection[str]) -> None:
     _check_values(arm, runtime_of(arm).reaches)
     there = arm_there(arm, reached_by)
     if there.is_far:
-        raise InvalidRequest(f"arm {there.name}: runtime={there.runtime}: name one that is on the machine itself")
+        raise InvalidRequest(f"runtime={there.runtime}: name one that is on the machine itself", arm=there.name)
     for row, value in asked(there, "ranks") if there.runtime == "host" else ():
         if value != "host":
-            raise InvalidRequest(f"arm {there.name}: {row.said(value)}: on other machines containers alone have one")
+            raise InvalidRequest(f"{row.said(value)}: on other machines containers alone have one", arm=there.name)
     check(there)
 
 
@@ -97,7 +97,7 @@ def _check_values(arm: Arm, mechanisms: Iterable[str]) -> None:
             *others, last = row.values.get(mechanism, (value,))
             if value not in (*others, last):
                 raise InvalidRequest(
-                    f"arm {arm.name}: {arm.runtime} has no {row.said(value)}: {', '.join(others)} or {last}"
+                    f"{arm.runtime} has no {row.said(value)}: {', '.join(others)} or {last}", arm=arm.name
                 )
 
 
@@ -105,7 +105,7 @@ def _check_passed(arm: Arm) -> None:
     for name in arm.passed:
         if name not in os.environ:
             raise InvalidRequest(
-                f"arm {arm.name}: {name} is not set here, and no file keeps its value: set it in the environment"
+                f"{name} is not set here, and no file keeps its value: set it in the environment", arm=arm.name
             )
 
 

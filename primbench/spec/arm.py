@@ -73,14 +73,14 @@ class Arm(_Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Raises InvalidRequest for values that mean nothing in any runtime."""
         usual = None if self.runtime == "host" or self.is_far else HOST_IMAGE
         msgspec.structs.force_setattr(self, "image", (usual if self.image in (None, HOST_IMAGE) else self.image))
+        if not self.name.isprintable() or not self.name.strip():
+            raise InvalidRequest(f"arm name {self.name!r}: printable words, and at least one character")
         wrong = self._wrong_name() or self._wrong_machine()
         wrong = wrong or next(filter(None, map(self._wrong, settings_of(self))), None)
         if wrong is not None:
-            raise InvalidRequest(wrong if wrong.startswith("arm name") else f"arm {self.name}: {wrong}")
+            raise InvalidRequest(wrong, arm=self.name)
 
     def _wrong_name(self) -> str | None:
-        if not self.name.isprintable() or not self.name.strip():
-            return f"arm name {self.name!r}: printable words, and at least one character"
         if not RUNTIME.fullmatch(self.runtime):
             return f"runtime {self.runtime!r}: the name of one, such as podman"
         for name in self.passed:
@@ -227,7 +227,7 @@ def format_arm(arm: Arm) -> str:
     if arm.name not in (_usual_name(arm), words):  # the latter in files from before long ones were cut
         words += f"{',' if ':' in words else ':'}name={arm.name}"
     if msgspec.structs.replace(parse_arm(words), name=arm.name) != arm:
-        raise InvalidRequest(f"arm {arm.name}: a value of it cannot be told from a key: write it as a table of a file")
+        raise InvalidRequest("a value of it cannot be told from a key: write it as a table of a file", arm=arm.name)
     return words
 
 

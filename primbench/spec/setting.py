@@ -23,16 +23,16 @@ Pairs = Iterable[tuple[str, object]]
 
 
 class ControlGroup(NamedTuple):
-    """How control groups hold a process to a setting, given its value and the root below which /sys is.
-
-    controller: of version 1, by its name there. v1, v2: files and what is written to them. systemd: properties of a
-    unit, as systemd.resource-control(5) has them.
-    """
+    """How control groups hold a process to a setting. Functions take its value and the root below which /sys is."""
 
     controller: str
+    """Of version 1, by its name there."""
     v1: Callable[[Any, Path], Pairs]
+    """Files of version 1, and what is written to them."""
     v2: Callable[[Any, Path], Pairs]
+    """The same of version 2."""
     systemd: Callable[[Any, Path], Pairs]
+    """Properties of a unit, as systemd.resource-control(5) has them."""
 
 
 class Container(Protocol):
@@ -79,74 +79,92 @@ class SeenByWorker(Protocol):
 
 
 class ContainerIngredient(NamedTuple):
-    """Of a container that `primbench ablate` puts together: settings of one name are added together.
-
-    rank: the least is added first. bare: the value before; None leaves the setting out. usual: that of a container of
-    an engine, by the engine's name and the size of its /dev/shm; None where a container has it only when it is asked
-    to. asked: what the option that asks for it says, where there is one.
-    """
+    """Of a container that `primbench ablate` puts together."""
 
     rank: int
+    """The least is added first."""
     name: str
+    """Settings of one name are added together."""
     bare: Any = None
+    """The value before it is added; None leaves the setting out."""
     usual: Callable[[str, int], Any] | None = None
+    """That of an engine's container, by the engine's name and the bytes of its /dev/shm; None: only when asked for."""
     asked: str = ""
+    """What the option that asks for it says, where there is one."""
 
 
 class Setting(NamedTuple):
-    """key, field: its name in words, and in a results file. kind: type of its values. parse, write: from a word and to
-    one; of several in a list each. what: one sentence. example: a value in words.
+    """One row of the table. A setting is applied by each mechanism that can; a runtime says which it has.
 
-    check: what is wrong with a value in an arm, from the key on; None where nothing is.
-
-    How it is applied, by each mechanism that can; None where that one cannot. options: of programs, by their names.
-    oci: changes what crun and runc are told. group: control groups on the machine itself. process: what a process does
-    to itself before it becomes another program, all that it starts included. pod: changes the manifest of a pod, given
-    the specification and the container in it. surroundings: changes the variables of the worker. seen_to: further
-    mechanisms, which see to it in code of their own. values: mechanism -> the values that it can meet, where not all.
-
-    shows: facts whose difference between two places is that of the setting, the first of which tells whether it was
-    applied; fact: that one, where it is another. unlike: what the worker found, in words, where that is not what was
-    asked for, given the value asked for and that fact. unlimited: that fact is None where there is no limit, and not
-    where it is unknown. mend: what to do then. rule: as Meaning has it, where no fact tells.
-
-    moves: parts of workloads that it can move. without: an arm's settings without it, by field. is_alone: processes
-    that take turns would not show it. ingredient: of a container. programs: whether a value has programs run that are
-    not here already. of_this_machine: it names files of this machine, which no other image has. is_place: it is told by
-    what is found there. cost: what has to be new to change it.
+    Where a function takes an arm beside the value, that is the whole arm (``primbench/spec/arm.py``).
     """
 
     key: str
+    """Its name in words: "cpu-weight"."""
     field: str
+    """The same in a results file: "cpu_weight"."""
     kind: Any
+    """The type of its values, None where it may be left out; dict[str, str] is one value for each of several names."""
     what: str
+    """One sentence for people."""
     example: str
+    """A value in words."""
     parse: Callable[[str], Any] = str
+    """From a word to a value; raises InvalidRequest. Those that several rows use are in ``primbench/spec/values.py``.
+    """
     write: Callable[[Any], str] = str
+    """From a value back to that word."""
     default: Any = None
+    """The value where it is not set."""
     check: Callable[[Any, Any], str | None] | None = None
+    """Of the value and the arm: what is wrong, from the key on; None where nothing is."""
+
     options: Mapping[str, Callable[[Any], Pairs]] = {}
+    """Mechanism "docker", "podman" or "apptainer" -> options of that program."""
     oci: Callable[[Container, Any], None] | None = None
+    """Changes what crun and runc are told."""
     group: ControlGroup | None = None
+    """By a control group of this machine."""
     process: Callable[[Any], None] | None = None
+    """What a process does to itself, before it becomes the worker: all that this starts inherits it."""
     pod: Callable[[dict[str, Any], dict[str, Any], Any], None] | None = None
+    """Changes the manifest of a pod, given its specification, the container in it and the value."""
     surroundings: Callable[[Surroundings, Any], None] | None = None
+    """Changes the variables that the worker is started with."""
     seen_to: tuple[str, ...] = ()
+    """Further mechanisms, which see to it in code of their own."""
     values: Mapping[str, tuple[str, ...]] = {}
+    """Mechanism -> the values that it can meet, where not all."""
+
     shows: tuple[FactPath, ...] = ()
+    """Facts whose difference between two places is that of the setting; the first tells whether it was applied."""
     fact: FactPath | None = None
+    """What tells that, where it is another one."""
     unlike: Callable[[Any, Any, SeenByWorker], str | None] | None = None
+    """Of the value asked for and of that fact: what the worker found, in words, where that is not it; else None."""
     unlimited: bool = False
+    """Whether that fact is None where there is no limit, and not where it is unknown."""
     mend: str | None = None
+    """What to do where it was not applied; {runtime}, {image} and {key} stand for the arm's."""
     rule: str | None = None
+    """The id of the cause that it is, where no fact tells, by whose ``rule`` that is known."""
+
     moves: tuple[Activity, ...] = ()
+    """Parts of workloads that it can move."""
     without: Callable[[Any], dict[str, Any]] | None = None
+    """Of an arm: its fields without the setting, by which the next experiment takes it away."""
     is_alone: bool = False
+    """Whether processes that take turns would not show it."""
     ingredient: ContainerIngredient | None = None
+    """Where it is one of what makes a container."""
     programs: Callable[[Any], bool] | None = None
+    """Whether a value has programs run that are not here already."""
     of_this_machine: bool = False
+    """Whether it names files of this machine, which no other image has."""
     is_place: bool = False
+    """Whether it is told by what is found there, and not as a setting."""
     cost: Literal["worker", "image"] = "worker"
+    """What has to be new to change it."""
 
     @property
     def mechanisms(self) -> frozenset[str]:

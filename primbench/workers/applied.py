@@ -64,7 +64,7 @@ def mismatch(arm: Arm, placement: Placement, ready: Ready, here: Outside) -> str
 
 
 class _Worker:
-    """As ``Seen`` has it."""
+    """As ``SeenByWorker`` has it."""
 
     def __init__(self, arm: Arm, ready: Ready, outside: Outside) -> None:
         self.arm, self.cpus = arm, {*ready.placement.cpus}

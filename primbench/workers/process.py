@@ -295,7 +295,7 @@ def _heard_of_another(arm: Arm, start: Start, silent: BaseException) -> WorkerGo
 def _of_arm(arm: Arm, error: BaseException) -> BaseException:
     """The error of a worker in the words of its arm."""
     if isinstance(error, WorkerGone | BackendUnavailable):
-        return BackendUnavailable(refusal(arm, str(error)))
+        return BackendUnavailable(refusal(arm, error.reason), arm=arm.name)
     if isinstance(error, PlacementError):
         return PlacementError(error.said(as_placement_key))
     return error
@@ -314,7 +314,7 @@ def _check(arm: Arm, start: Start, ready: Ready) -> None:
     inside = ready.environment.primbench_version
     if inside != __version__:
         raise BackendUnavailable(
-            f"arm {arm.name}: image {arm.image} has primbench {inside}, this is {__version__}: build the image again"
+            f"image {arm.image} has primbench {inside}, this is {__version__}: build the image again", arm=arm.name
         )
     if found := mismatch(arm, start.placement, ready, ELSEWHERE if arm.is_far else outside()):
-        raise BackendUnavailable(f"arm {arm.name}: {found}")
+        raise BackendUnavailable(found, arm=arm.name)

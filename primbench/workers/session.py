@@ -106,7 +106,7 @@ class Session:
         """
         for case in cases:
             if case.arm and case.arm not in self._arms:
-                raise InvalidRequest(f"arm {case.arm}: there are {', '.join(self._arms) or 'none'}")
+                raise InvalidRequest(f"there are {', '.join(self._arms) or 'none'}", arm=case.arm)
             self._end_all_but([case.arm, *waiting], case.process)
             started, clock = _now(), time.monotonic()
             worker, outcome = yield from self._outcome(case)

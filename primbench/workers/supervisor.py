@@ -63,7 +63,7 @@ def main() -> None:
     except PrimbenchError as refusal:
         from primbench.workers import protocol  # the types of all messages, which every arm's start would wait for
 
-        os.write(1, protocol.encode(protocol.Refusal(reason=str(refusal), placement=False)) + b"\n")
+        os.write(1, protocol.encode(protocol.Refusal(reason=refusal.reason, placement=False)) + b"\n")
         sys.exit(refusal.exit_code)
     if order.is_from_afar:
         sys.exit(status if status >= 0 else 128 - status)
@@ -103,17 +103,17 @@ def _make(arm: Arm, command: Sequence[str], launched: Invocation) -> None:
             env=launched.environment, timeout=STEP_TIMEOUT_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise BackendUnavailable(f"arm {arm.name}: {command[0]} {command[1]} took over {STEP_TIMEOUT_S:g} s") from None
+        raise BackendUnavailable(f"{command[0]} {command[1]} took over {STEP_TIMEOUT_S:g} s", arm=arm.name) from None
     except OSError as error:
         raise _absent(arm, command, error) from None
     if done.returncode:
         said = [line.strip() for line in done.stderr.splitlines() if line.strip() and not _HINT.match(line)]
         why = said[-1] if said else f"exit status {done.returncode}"
-        raise BackendUnavailable(f"arm {arm.name}: {command[0]} {command[1]}: {why}")
+        raise BackendUnavailable(f"{command[0]} {command[1]}: {why}", arm=arm.name)
 
 
 def _absent(arm: Arm, command: Sequence[str], error: OSError) -> BackendUnavailable:
-    return BackendUnavailable(f"arm {arm.name}: {command[0]}: {error.strerror}: see `primbench arms`")
+    return BackendUnavailable(f"{command[0]}: {error.strerror}: see `primbench arms`", arm=arm.name)
 
 
 def _start(
@@ -143,7 +143,7 @@ def _start(
         raise _absent(arm, command, error) from None
     except subprocess.SubprocessError:  # ``limit`` failed in the child
         reason = os.read(told, 1 << 10).decode()
-        raise BackendUnavailable(f"arm {arm.name}: {reason}: ask for less, or be root") from None
+        raise BackendUnavailable(f"{reason}: ask for less, or be root", arm=arm.name) from None
     finally:
         os.close(told)
         os.close(tells)

@@ -64,7 +64,7 @@ def refused(arm: Arm, within_s: float = STARTS_WITHIN_S) -> str | None:
         said = _said(child, within_s)
     finally:
         child.end()
-    return None if said is None else refusal(arm, said).removeprefix(f"arm {arm.name}: ")
+    return None if said is None else refusal(arm, said)
 
 
 def _said(child: Child, within_s: float) -> str | None:

@@ -36,7 +36,7 @@ PYXIS = "worker died of exit status 1: slurmstepd-n2: error: pyxis:     "
     ],
 )
 def test_what_an_image_lacks_is_told_with_the_way_out(said: str, absent: str) -> None:
-    reason = f"arm x: image mine has no {absent}: build one with `primbench image build`"
+    reason = f"image mine has no {absent}: build one with `primbench image build`"
     assert reason == refusal(parse_arm("docker:image=mine,name=x"), said)
     assert said in refusal(parse_arm("docker:name=x"), said), "the host's files lack nothing that an image has"
 
@@ -134,7 +134,6 @@ MENDED = [
 @pytest.mark.parametrize(("arm", "said", "told"), MENDED)
 def test_it_is_one_line_that_says_how_to_mend(arm: str, said: str, told: str) -> None:
     reason = refusal(parse_arm(arm), said)
-    assert reason.startswith(f"arm {arm}: ")
     assert told in reason
     assert len(reason.splitlines()) == 1
 
@@ -144,8 +143,8 @@ def test_it_is_one_line_that_says_how_to_mend(arm: str, said: str, told: str) ->
     [
         ("docker:cpuset=900", "docker create: Requested CPUs are not available - requested 900, available: 0-1"),
         ("podman", "worker was killed by SIGKILL: the kernel's out-of-memory killer (see dmesg), or somebody"),
-        ("docker", "arm docker: Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?"),
+        ("docker", "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?"),
     ],
 )
 def test_what_says_enough_stays_as_it_is(arm: str, said: str) -> None:
-    assert f"arm {arm}: {said.removeprefix('arm docker: ')}" == refusal(parse_arm(arm), said)
+    assert said == refusal(parse_arm(arm), said)
