@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from primbench.experiments.why.evidence import Row
     from primbench.stats import LogRatio
 
-LOOKS = (4, 7, 11)
+LOOKS = (4, 7, 11, 18)
 """Pairs after which it is looked, at an equal share of LEVEL each."""
 LEVEL = 0.05
 """Of all looks together, two-sided."""
+BY_CHANCE = 0.05
+"""Of one look and one direction, two-sided: both directions come from different places, so that of a set which does
+nothing both are certain, and with the same sign, at one look in 800."""
 ONLY = 0.35
 """Of what a difference does beside the others of its set: what it does by itself and is less counts for nothing."""
 
@@ -27,12 +30,12 @@ ONLY = 0.35
 class Judgement(NamedTuple):
     """proof: of the set, or of what is left of it without differences that do nothing; with "proven" alone.
 
-    pairs_to_decide: about how many would, of one that is open.
+    more_pairs: about how many would tell, of one that is open.
     """
 
     state: Literal["proven", "refuted", "open", "more"]
     proof: Proof | None = None
-    pairs_to_decide: int | None = None
+    more_pairs: int | None = None
 
 
 class Certificate:
@@ -78,8 +81,17 @@ class Certificate:
             return Judgement("refuted")
         if not is_last:
             return Judgement("more")
-        widths = [(reach(each, _level())[1] - each.log) / max(abs(each.log), least) for each in both]
-        return Judgement("open", pairs_to_decide=math.ceil(contrasts.pairs * max(widths) ** 2))
+        missing = [self._missing([each], 1 - BY_CHANCE, least) for each in both]
+        if len(self.causes) > 1:
+            level = _level(2 * len(self.causes))
+            missing += [self._missing(self._of_each(contrasts, i), level, least) for i in self.causes]
+        return Judgement("open", more_pairs=math.ceil(contrasts.pairs * max(*missing, 0.0)))
+
+    @staticmethod
+    def _missing(either: Sequence[LogRatio], level: float, least: float) -> float:
+        """How many times as many pairs more one of these takes to be certain; at most what a small effect takes."""
+        widths = [(reach(each, level)[1] - each.log) / max(abs(each.log), least) for each in either]
+        return min(widths, default=1.0) ** 2 - 1
 
     def _is_one_way(self, contrasts: Contrasts, sign: int) -> bool:
         """Whether it certainly does less than half as much in one direction as in the other: another has a part."""
@@ -98,7 +110,7 @@ class Certificate:
     def _is_cause(self, contrasts: Contrasts) -> bool:
         if not {self.harmed, self.healed} <= contrasts.designs.keys():
             return False
-        (low, high), (other_low, other_high) = (reach(each, _level()) for each in self._both(contrasts))
+        (low, high), (other_low, other_high) = (reach(each, 1 - BY_CHANCE) for each in self._both(contrasts))
         return (low > 0 and other_low > 0) or (high < 0 and other_high < 0)
 
     def _of_each(self, contrasts: Contrasts, i: int) -> list[LogRatio]:

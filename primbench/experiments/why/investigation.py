@@ -6,15 +6,15 @@ Its state depends on what it is told alone: rounds of a file that are told again
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from typing import TYPE_CHECKING, Literal
 
-from primbench import stats
-from primbench.experiments.why import certificate, repetition
+from primbench.experiments.why import certificate, effect, repetition
 from primbench.experiments.why.certificate import Certificate, interval
 from primbench.experiments.why.conclusion import Conclusion
-from primbench.experiments.why.contrasts import Contrasts, reach
+from primbench.experiments.why.contrasts import Contrasts
 from primbench.experiments.why.designs import choose
 from primbench.experiments.why.evidence import Evidence
 from primbench.experiments.why.posterior import Posterior
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
     from primbench.stats import LogRatio
 
 FAST: Subset = frozenset()
-LOOKS = (3, 5, 8, 12)
-"""Pairs of FAST and SLOW after which it is looked whether they differ, at an equal share of LEVEL each."""
-LEVEL = 0.05
-EQUAL = 1.5
-"""Margins within which two places are said not to differ."""
 LEFT = 0.5
 """Margins: what is proven leaves less than that."""
 ENOUGH = 0.9
@@ -45,9 +40,10 @@ MOST_ROUNDS = 10
 MOST_TESTS = 4
 """Of sets, in one search."""
 MOST_PROOFS = 3
-AT_ONCE = 3
-"""Designs of a round of a search, beside FAST."""
-PAIRS = 2
+AT_ONCE = 5
+"""Subsets of a round of a search, beside FAST: of one pair. Of as many processes, three in two pairs tell less, by a
+seventh to a fifth more processes until the end (bench/why_simulated.py)."""
+PAIRS = 1
 """Of a round of a search."""
 
 
@@ -70,6 +66,7 @@ class Investigation:
         self._pairs_to_decide: int | None = None
         self._next_round = self._next_pair = 0
         self._searched, self._tested = 0, list[Subset]()  # since the last proof: rounds, and sets
+        self._is_exhausted = False
         self._posterior: Posterior | None = None
 
     @property
@@ -104,21 +101,24 @@ class Investigation:
     def _fixed_designs(self) -> list[Subset]:
         if self.stage == "effect":
             return [self.base, self.slow]
-        return repetition.designs(self.proofs, self.slow) if self.stage == "repeat" else self._certificate().designs()
+        if self.stage == "repeat":
+            return repetition.designs(self._not_repeated(), self.slow)
+        return self._certificate().designs()
 
     def _pairs(self) -> int:
-        looks = {"effect": LOOKS, "certificate": certificate.LOOKS, "repeat": repetition.LOOKS}
+        looks = {"effect": effect.LOOKS, "certificate": certificate.LOOKS, "repeat": repetition.LOOKS}
         told = len(self._rows())
         return next((look - told for look in looks.get(self.stage or "", ()) if look > told), PAIRS)
 
     def _rows(self) -> list[Row]:
-        """The pairs that the stage decides by."""
+        """The pairs that the stage decides by: of the effect all with FAST and SLOW, else those of its last rounds."""
         if self.stage == "effect":
             return self.evidence.rows_with([self.base, self.slow])
-        rounds = ((pair.round, pair.logs) for pair in self.evidence.pairs)
-        is_tested = self.stage == "certificate"
-        mine = [(told, logs) for told, logs in rounds if told.stage == self.stage]
-        return [logs for told, logs in mine if not is_tested or told.testing == self.testing]
+        mine = itertools.takewhile(
+            lambda pair: (pair.round.stage, pair.round.testing or FAST) == (self.stage, self.testing),
+            reversed(self.evidence.pairs),
+        )
+        return [pair.logs for pair in mine][::-1]
 
     def _certificate(self) -> Certificate:
         return Certificate(self.testing, self.base, self.slow, self.evidence.failed)
@@ -145,19 +145,24 @@ class Investigation:
 
     def _look_at_effect(self) -> None:
         self.stage = "effect"
-        contrast = self._left()
-        least, equal = (math.log1p(self.margin * times) for times in (LEFT if self.proofs else 1.0, EQUAL))
-        low, high = reach(contrast, 1 - LEVEL / len(LOOKS))
-        pairs = len(self._rows())
-        if (low > 0 or high < 0) and abs(contrast.log) > least:
-            self._effect, self._searched, self._tested = "some", 0, []
-            self._suspect()
-        elif -equal < low and high < equal:
-            self._effect = "some" if self.proofs else "none"
+        ratio, pairs = self._left(), len(self._rows())
+        seen = effect.look(ratio, pairs, self.margin, self._least())
+        if not self.proofs and seen != "more":
+            self._effect = seen
+        if seen == "some":
+            self._begin_search()
+        elif seen != "more":
+            self._pairs_to_decide = effect.pairs_needed(ratio, pairs, self.margin) if seen == "undecided" else None
             self._finish()
-        elif pairs >= LOOKS[-1]:
-            self._pairs_to_decide = _pairs_needed(contrast, pairs, EQUAL * self.margin)
-            self._finish()
+
+    def _least(self) -> float:
+        """The ratio of SLOW beside what is proven from which on there is something to look for."""
+        return 1 + self.margin * (LEFT if self.proofs else 1.0)
+
+    def _begin_search(self) -> None:
+        self._effect, self._searched, self._tested = "some", 0, []
+        self._pairs_to_decide = None
+        self._suspect()
 
     def _left(self) -> LogRatio:
         """SLOW beside FAST with all that is proven."""
@@ -202,29 +207,43 @@ class Investigation:
             self.refuted.append(self.testing)
             self._suspect()
         elif judgement.state == "open":
-            self._pairs_to_decide = judgement.pairs_to_decide
+            self._pairs_to_decide = len(self.evidence.pairs) + (judgement.more_pairs or 0)
             causes, share = self._believed().sets()[0]
             if causes == self.testing and share >= ENOUGH:  # nothing but more pairs would tell
                 self._finish()
             else:
+                self._pairs_to_decide = None
                 self._suspect()
 
     def _prove(self, proof: Proof) -> None:
         self.proofs.append(proof)
         self._posterior = None
+        if self._may_be_more() and effect.is_there(self._left(), self._least()):
+            self._begin_search()
+        else:  # its repetition says more of what is left
+            self.stage, self.testing = "repeat", FAST
+
+    def _may_be_more(self) -> bool:
         is_all = self.base == self.slow or len(self.proofs) == MOST_PROOFS
-        if is_all or abs(self._left().log) < math.log1p(LEFT * self.margin):
-            self._finish()
-        else:
-            self._look_at_effect()
+        return not is_all and abs(self._left().log) > math.log(self._least())
 
     def _finish(self) -> None:
-        self.stage = "repeat" if self.proofs else None
+        """Where nothing more is looked for; what was proven is still repeated."""
+        self._is_exhausted = True
+        self.stage, self.testing = "repeat" if self._not_repeated() else None, FAST
+
+    def _not_repeated(self) -> list[Proof]:
+        return [proof for proof in self.proofs if proof.repeated is None]
 
     def _look_at_repetition(self) -> None:
-        found = repetition.repeated(self.proofs, self.slow, self._rows())
-        if all(proof.repeated is not None for proof in found):
-            self.proofs, self.stage = found, None
+        found = repetition.repeated(self._not_repeated(), self.slow, self._rows())
+        if any(proof.repeated is None for proof in found):
+            return
+        self.proofs[len(self.proofs) - len(found) :] = found
+        if self._is_exhausted or any(proof.repeated is False for proof in found) or not self._may_be_more():
+            self.stage = None
+        else:
+            self._look_at_effect()
 
     # --- what is known
 
@@ -257,9 +276,8 @@ class Investigation:
         if not lasting:
             outcomes: dict[str, Resolution] = {"none": "no difference", "some": "not found", "undecided": "undecided"}
             return outcomes[self._effect]
-        low, high = reach(unexplained, 1 - LEVEL) if unexplained else (0.0, 0.0)
-        is_left = (low > 0 or high < 0) and unexplained and abs(unexplained.log) > math.log1p(LEFT * self.margin)
-        return "partly explained" if is_left else "explained"
+        is_left = unexplained is not None and abs(unexplained.log) > math.log1p(LEFT * self.margin)
+        return "partly explained" if is_left and unexplained and effect.is_certain(unexplained) else "explained"
 
     def _contrast(self, base: Subset, *, fresh: bool = True) -> LogRatio | None:
         """SLOW beside these differences in FAST; fresh: by pairs that were measured after a set was suspected alone."""
@@ -279,8 +297,3 @@ class Investigation:
 
 def _interval(contrast: LogRatio | None) -> RatioInterval | None:
     return None if contrast is None else interval(contrast)
-
-
-def _pairs_needed(contrast: LogRatio, pairs: int, margin: float) -> int | None:
-    """That would tell on which side of the margin the ratio is, of which so many pairs told."""
-    return None if contrast.error is None else stats.pairs_needed(contrast.error * pairs**0.5, margin, contrast.log)

@@ -113,7 +113,7 @@ def test_nothing_is_named_where_nothing_differs(seed: int) -> None:
 
 
 def test_undecided_says_how_many_pairs_would_decide() -> None:
-    conclusion, _ = investigate(8, MadePlaces({(1,): 0.08}, scatter=0.1))
+    conclusion, _ = investigate(8, MadePlaces({(1,): 0.08}, scatter=0.3))
     assert ("undecided", 12) == (conclusion.outcome, conclusion.pairs)
     assert conclusion.pairs_to_decide is not None
     assert conclusion.pairs_to_decide > 12
