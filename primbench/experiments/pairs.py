@@ -63,7 +63,8 @@ def run(
 class _Pairs:
     """A place is an arm with a backend and device. workers: the last one of each place. absent: why nothing runs there.
 
-    alone: why the processes of a pair cannot take turns, by backend, device and ranks.
+    alone: why the processes of a pair cannot take turns, by backend, device and ranks. begun: the number of processes
+    that started before their block was known, None where none did.
     """
 
     session: Session
@@ -77,10 +78,11 @@ class _Pairs:
     absent: dict[tuple[str, str, str], str] = field(default_factory=dict)
     alone: dict[tuple[str, str, int], str] = field(default_factory=dict)
     told: set[tuple[str, str]] = field(default_factory=set)
+    begun: int | None = None
 
     def block(self, block: Block) -> Iterator[Worker | Record]:
-        self.session.end_all()  # of the arm that came last the process would go on, and of others begin
         firsts = [cases[0] for cases in block.by_arm]
+        self._end_others(firsts[0].process)
         reason = self._known_to_be_alone(firsts)
         if reason is not None:
             is_waiting = self._may_wait(firsts) and (yield from self._found_to_wait(firsts))
@@ -94,6 +96,20 @@ class _Pairs:
             for group in zip(*block.by_arm, strict=True):
                 if self.may_begin(group):
                     yield from self._in_turn(group)
+        if is_waiting or reason is None:
+            self._begin(block.following)
+
+    def _end_others(self, process: int) -> None:
+        """Than those that began before their block was known: the last arm's process would go on, and others begin."""
+        if process != self.begun:
+            self.session.end_all()
+        self.begun = None
+
+    def _begin(self, firsts: Sequence[Case]) -> None:
+        """Start workers while nothing is timed and all that is to be done is to find out what they will run."""
+        for case in firsts:
+            self.begun = case.process
+        self.session.start([case for case in firsts if _place(case) not in self.absent])
 
     def _not_compared(self, block: Block) -> Iterator[Record]:
         """Nothing is measured where one arm is left, or none."""

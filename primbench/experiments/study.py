@@ -71,10 +71,12 @@ def check_arms(arms: Sequence[Arm]) -> None:
 class Block(NamedTuple):
     """Cases that one process of each arm serves, all of which take turns, as far as they tell, or none.
 
-    by_arm: of each arm, in the order in which arms begin, the same cases in the same order.
+    by_arm: of each arm, in the order in which arms begin, the same cases in the same order. following: where the study
+    looks at its verdicts next, the first case of each arm in a pair that may follow: its processes start meanwhile.
     """
 
     by_arm: list[list[Case]]
+    following: Sequence[Case] = ()
 
 
 def plan(arms: Sequence[Arm], cases: Sequence[Case], pairs: Iterable[int], seed: int) -> list[Block]:
@@ -154,11 +156,21 @@ def to_run(
         started = budget.clock()
         if not cases or _pair_s(cases, took) > budget.left_s:
             return
-        yield from _in_time(plan(study.arms, cases, [pair], study.seed), budget)
+        is_looked_at_next = study.until_settled and LEAST_PAIRS <= whole + 1 < study.pairs
+        yield from _in_time(_blocks(study, cases, pair, is_followed=is_looked_at_next), budget)
         if budget.left_out or not _is_comparable(study, found.records[held:], pair):
             return
         took.append(Took(budget.clock() - started, _case_s(found.records[held:], pair)))
         pair, whole = pair + 1, whole + 1
+
+
+def _blocks(study: Study, cases: Sequence[Case], pair: int, *, is_followed: bool) -> list[Block]:
+    """Of a pair. is_followed: by another one, perhaps, once verdicts have been looked at."""
+    *others, last = plan(study.arms, cases, [pair], study.seed)
+    if is_followed:
+        (first, *_) = plan(study.arms, cases, [pair + 1], study.seed)
+        last = last._replace(following=[of_arm[0] for of_arm in first.by_arm])
+    return [*others, last]
 
 
 def _in_time(blocks: Iterable[Block], budget: Budget) -> Iterator[Block]:

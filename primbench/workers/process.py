@@ -30,6 +30,7 @@ from primbench.workers.protocol import (
     Prepared,
     Ready,
     Refusal,
+    Sampled,
     Start,
     Task,
     TurnOver,
@@ -50,7 +51,7 @@ MOST_SHOWN = 60  # characters of what was no answer
 HEARD_WITHIN_S = 30.0  # a container is made and started meanwhile
 LONGEST_WAIT_S = 1.0  # before it is looked how much there is on standard error
 
-_Answer = TypeVar("_Answer", bound=Ready | Prepared | TurnOver | Called | Outcome)
+_Answer = TypeVar("_Answer", bound=Ready | Prepared | TurnOver | Sampled | Called | Outcome)
 
 
 class WorkerGone(WorkerError):
@@ -141,13 +142,17 @@ class WorkerProcess:
             raise WorkerGone(fate)  # what rank 0 has seen of it was a closed connection
         return outcome
 
-    def turn(self, word: Task | Go, timeout_s: float, spent_s: float) -> TurnOver | Outcome:
+    def turn(self, word: Task | Go, timeout_s: float, spent_s: float) -> TurnOver | Sampled | Outcome:
         """Let it have a turn, in which it goes on with a case or begins one. Raises as run() does.
 
         timeout_s: of all turns together. spent_s: of that in turns before this one.
         """
-        either: tuple[type[TurnOver | Outcome], ...] = (TurnOver, Outcome)
-        return self._ask(word, timeout_s, *either, spent_s=spent_s)
+        any_of: tuple[type[TurnOver | Sampled | Outcome], ...] = (TurnOver, Sampled, Outcome)
+        return self._ask(word, timeout_s, *any_of, spent_s=spent_s)
+
+    def outcome(self, timeout_s: float, spent_s: float) -> Outcome:
+        """Of a case that it has Sampled. Raises as run() does."""
+        return self._hear(timeout_s, Outcome, spent_s=spent_s)
 
     def called(self, timeout_s: float) -> Called:
         """How often a neighbour has called so far. Raises as run() does, also where it had to give up."""

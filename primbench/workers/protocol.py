@@ -2,8 +2,8 @@
 
 The main process sends Start, then one Task at a time; the worker answers Ready or Refusal, then an Outcome a task.
 Before a task it may be told to Prepare, and answers Prepared. In between it gives its turn away as often as it likes,
-where the task has others to take turns with, and waits for Go. A worker that is a neighbour gets no Task: it calls from
-Ready on, and answers each Count.
+where the task has others to take turns with, and waits for Go; of such a task it says once it has Sampled all. A worker
+that is a neighbour gets no Task: it calls from Ready on, and answers each Count.
 """
 
 from __future__ import annotations
@@ -120,6 +120,10 @@ class TurnOver(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     done: bool
 
 
+class Sampled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """All that others would disturb is over, of a case with turns: they may go on, and the Outcome follows unasked."""
+
+
 class Go(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The next turn. all_done: on to the next metric."""
 
@@ -150,7 +154,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     later: Later | None = None
 
 
-Answer = Ready | Refusal | Prepared | TurnOver | Called | Outcome
+Answer = Ready | Refusal | Prepared | TurnOver | Sampled | Called | Outcome
 Word = Task | Prepare | Go | Count
 
 encode = msgspec.json.encode

@@ -7,51 +7,69 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from primbench.workers.process import WorkerGone
-from primbench.workers.protocol import Go, Outcome, Task
+from primbench.workers.protocol import Go, Outcome, Sampled, Task, TurnOver
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from primbench.workers.process import WorkerProcess
 
 
 @dataclass
 class _Turns:
-    """Those of one worker. metrics: how many it has done. done: whether it has enough samples of the next."""
+    """Those of one worker. metrics: how many it has done. done: whether it has enough samples of the next.
+
+    is_sampled: whether it takes no more of them.
+    """
 
     worker: WorkerProcess
     metrics: int = 0
     done: bool = False
+    is_sampled: bool = False
     active_s: float = 0.0
     outcome: Outcome | None = None
 
     def next(self, word: Task | Go, timeout_s: float) -> None:
         """timeout_s: of all turns together."""
+        self._hear(lambda: self.worker.turn(word, timeout_s, self.active_s))
+
+    def end(self, timeout_s: float) -> Outcome:
+        """What it makes of its case, which it may still work out."""
+        if self.outcome is None:
+            self._hear(lambda: self.worker.outcome(timeout_s, self.active_s))
+        assert self.outcome is not None
+        return self.outcome
+
+    def _hear(self, ask: Callable[[], TurnOver | Sampled | Outcome]) -> None:
         started = time.monotonic()
         try:
-            answer = self.worker.turn(word, timeout_s, self.active_s)
+            answer = ask()
         except WorkerGone as gone:
             self.worker.end()  # at once: it may go on computing beside the others
             answer = Outcome(status="failed", reason=str(gone))
         self.active_s += time.monotonic() - started
+        if isinstance(answer, TurnOver):
+            self.done = answer.done
+            return
+        self.is_sampled = True
         if isinstance(answer, Outcome):
             self.outcome = answer
-        else:
-            self.done = answer.done
 
 
 def take_turns(workers: Sequence[tuple[WorkerProcess, Task]], timeout_s: float) -> list[tuple[Outcome, float]]:
     """What each worker makes of its task, which is in turn, and the seconds of its turns.
 
     Each begins alone, until it is about to sample. Then they sample in turn, in their order, until all have enough
-    samples of a metric; one whose case has a metric less, or has ended, holds up nobody.
+    samples of a metric; one whose case has a metric less, or has ended, holds up nobody. What is left to do once all is
+    sampled they do at the same time.
     """
     started = [_Turns(worker) for worker, _ in workers]
     for each, (_, task) in zip(started, workers, strict=True):
         each.next(task, timeout_s)
-    while going_on := [each for each in started if each.outcome is None]:
+    while going_on := [each for each in started if not each.is_sampled]:
         _round(going_on, timeout_s)
-    return [(each.outcome, each.active_s) for each in started if each.outcome is not None]
+    outcomes = [each.end(timeout_s) for each in started]
+    return [(outcome, each.active_s) for each, outcome in zip(started, outcomes, strict=True)]
 
 
 def _round(workers: Sequence[_Turns], timeout_s: float) -> None:

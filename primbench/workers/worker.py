@@ -24,7 +24,6 @@ import gc
 import importlib
 import os
 import signal
-import socket
 import traceback
 from contextlib import suppress
 from functools import partial
@@ -32,18 +31,14 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
 
-from primbench.backends import Backend, best_available, gpu_number, missing, modules_of
-from primbench.distributed import networks
-from primbench.distributed.channel import Channel
-from primbench.distributed.group import ALONE, Group, Refused, host_identity
-from primbench.distributed.ranks import LocalRanks
+from primbench.backends import Backend, best_available, missing, modules_of
+from primbench.distributed.group import ALONE, Group
 from primbench.environment import fingerprint
 from primbench.environment.devices import has_gpu_node
 from primbench.environment.later import Later, later
 from primbench.errors import BackendUnavailable, FileError, PlacementError, UnsupportedCase
 from primbench.numa import placement
 from primbench.registry import add_file
-from primbench.system import nvml
 from primbench.system.refused_calls import refused_calls_named
 from primbench.timing.case import measure_on
 from primbench.timing.collective import LockstepInTurn
@@ -52,11 +47,13 @@ from primbench.timing.trace import trace_on
 from primbench.timing.turns import InTurn
 from primbench.workers import protocol
 from primbench.workers.calling import call_until_told, one_line
-from primbench.workers.protocol import Enlist, Go, Outcome, Prepare, Prepared, Ready, Refusal, Start, Task, TurnOver
+from primbench.workers.meeting import come_together, enlist, refused_by
+from primbench.workers.protocol import Go, Outcome, Prepare, Prepared, Ready, Refusal, Sampled, Start, Task, TurnOver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from primbench.environment.fingerprint import Environment
     from primbench.problem import Array
     from primbench.spec.case import Case
     from primbench.timing.turns import GiveAway
@@ -74,7 +71,7 @@ def main() -> None:
         with refused_calls_named(BackendUnavailable):
             placement.check_cpus(start.placement)  # before ranks are started in an arm
             group = enlist(start)
-            refused = _refused(lambda: come_together(group, start, 0))
+            refused = refused_by(lambda: come_together(group, start, 0))
             backend, ready = begin(start)
     except BackendUnavailable as refusal:
         say(sink, Refusal(reason=str(refusal), placement=False))
@@ -84,7 +81,7 @@ def main() -> None:
         say(sink, Refusal(reason=refusal.words, placement=True, asked=refusal.asked, are_together=together))
         return
     if start.ranks > 1 and refused is None:
-        refused = _refused(group.agree)  # returns once every rank has opened its backend
+        refused = refused_by(group.agree)  # returns once every rank has opened its backend
     say(sink, ready)
     if start.neighbour is not None:
         call_until_told(backend, start.neighbour, source, partial(say, sink))
@@ -121,6 +118,7 @@ def serve(
         problem = word.case.known_problem()
         folder = problem.folder() if problem else None
         seen: list[Later | None] = []
+        over = partial(say, sink, Sampled()) if word.in_turn else None
         outcome = refused or run(
             backend,
             word,
@@ -129,12 +127,19 @@ def serve(
             page_nodes=ready.placement.page_nodes,
             give_away=give_away,
             inputs=inputs,
-            look=lambda: seen.append(later(ready.environment, folder)),  # noqa: B023 - called before it returns
+            look=partial(look, seen, ready.environment, folder, over),
         )
         for_case, inputs = None, ()
         say(sink, replace(outcome, later=seen[0] if seen else later(ready.environment, folder)))
         gc.collect()
         backend.release()
+
+
+def look(seen: list[Later | None], told: Environment, folder: str | None, over: Callable[[], None] | None) -> None:
+    """What of the place is not as it was told, added to ``seen``. over: tells others that all is sampled, who wait."""
+    if over is not None:
+        over()
+    seen.append(later(told, folder))
 
 
 def die_with_parent() -> None:
@@ -240,57 +245,6 @@ def _can_be_there(device: str) -> bool:
     """Whether the device can be here: in a container, a GPU only where device files of GPUs were handed in."""
     is_inside = os.environ.get("PRIMBENCH_RUNTIME", "host") != "host"
     return not (is_inside and device.startswith("cuda")) or has_gpu_node()
-
-
-def enlist(start: Start) -> Group:
-    """The ranks at the other ends of the inherited sockets, and this process as their rank 0.
-
-    Where there are none they are started here, inside the container: they end with this process.
-    """
-    sockets = [socket.socket(fileno=descriptor) for descriptor in start.peers]
-    channels = [Channel(each) for each in sockets or LocalRanks(start.ranks - 1, verbose=True).sockets]
-    for rank, channel in enumerate(channels, 1):
-        channel.send(Enlist(rank=rank, size=start.ranks, start=start))
-    return Group(0, start.ranks, channels, start.address, joined=start.network is not None)
-
-
-def come_together(group: Group, start: Start, local_rank: int) -> str | None:
-    """Join the network of the ranks, if they have one, and choose this rank's device; None where it is left open.
-
-    Raises Refused on every rank where one of them cannot.
-    """
-    if start.network is not None:
-        networks.join(group, start.network)
-    return start.device if group.size == 1 else agree_on_devices(group, str(start.device), local_rank)
-
-
-def agree_on_devices(group: Group, device: str, local_rank: int) -> str:
-    """The device of this rank. device: that of rank 0; the ranks of a host take it and those after it.
-
-    Raises Refused on every rank where two of them would share a GPU.
-    """
-    if device == "cpu":
-        return device
-    number = gpu_number(device) + local_rank
-    try:
-        mine = f"cuda:{number % max(1, nvml.device_count())}"  # a launcher may show each rank its own GPU alone
-        identity = f"{host_identity()} {nvml.pci_address(mine)}"
-    except PlacementError:  # no NVML: a framework will tell whether there are so many
-        mine = f"cuda:{number}"
-        identity = f"{host_identity()} {mine}"
-    found = group.agree(identity, lambda identities: len(set(identities)))
-    if found < group.size:
-        raise Refused(f"{group.size} ranks need {group.size} GPUs, and see {found}: fewer ranks, or device=cpu")
-    return mine
-
-
-def _refused(agree: Callable[[], object]) -> Outcome | None:
-    """The outcome of every case where the ranks do not come together; None where they do."""
-    try:
-        agree()
-    except Refused as reason:
-        return Outcome(status="skipped", reason=str(reason))
-    return None
 
 
 def turns_of(task: Task, group: Group, give_away: GiveAway | None) -> InTurn | None:

@@ -168,6 +168,25 @@ def test_pairs_are_not_all_on_the_same_cpu(in_turn: Ran) -> None:
     assert cpus == [found._cpu([replace(LAUNCH, arm="here", process=pair)]) for pair in range(40)]
 
 
+def test_processes_that_start_while_verdicts_are_looked_at_serve_the_pair_that_follows() -> None:
+    begun: list[int] = []
+    parents: list[int | None] = []
+
+    def looked_at(planned: Sequence[Block]) -> Iterator[Block]:
+        first, second = planned
+        yield first._replace(following=[cases[0] for cases in second.by_arm])
+        begun.extend(each.pid for each in psutil.Process().children())
+        yield second
+
+    done = ran(
+        [HERE, THERE], [LAUNCH], count=2, blocks=looked_at,
+        admit=lambda _, worker: parents.append(psutil.Process(worker.pid).ppid()),
+    )  # fmt: skip
+    assert [("here", "ok"), ("there", "ok"), ("there", "ok"), ("here", "ok")] == done.statuses
+    assert 4 == len(done.found.workers)
+    assert begun == parents[2:]
+
+
 def test_processes_follow_one_another_where_that_is_asked_for() -> None:
     done = ran([HERE, THERE], [LAUNCH, COPY], pairing="one-after-the-other")
     assert ["here", "here", "there", "there"] == [each.case.arm for each in done.records]

@@ -257,6 +257,20 @@ def test_it_ends_when_it_is_settled_and_not_before_there_are_pairs_enough() -> N
     assert list(range(7)) == whole_pairs(asked, found.records)
 
 
+def test_processes_of_a_pair_that_may_follow_are_named_where_verdicts_are_looked_at_first() -> None:
+    asked = study(LEAST_PAIRS + 2, until_settled=True)
+    found = nothing(asked)
+    following = []
+    for block in left_of(asked, found):
+        run_all(iter([block]), found)
+        following.append([(case.arm, case.process) for case in block.following])
+    pairs = (LEAST_PAIRS, LEAST_PAIRS + 1)
+    assert following[: LEAST_PAIRS - 1] == (LEAST_PAIRS - 1) * [[]]
+    assert [sorted(each) for each in following[LEAST_PAIRS - 1 :]] == [
+        *([("host", pair), ("podman", pair)] for pair in pairs), [],
+    ]  # fmt: skip
+
+
 def test_only_what_is_not_settled_goes_on() -> None:
     asked = study(40, until_settled=True)
     found = nothing(asked)

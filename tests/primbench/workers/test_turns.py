@@ -16,7 +16,7 @@ from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.workers import turns
 from primbench.workers.process import WorkerGone, WorkerProcess
-from primbench.workers.protocol import Go, Outcome, Start, Task, TurnOver
+from primbench.workers.protocol import Go, Outcome, Sampled, Start, Task, TurnOver
 from primbench.workers.turns import take_turns
 
 CASE = Case(primitive="launch", parameters={"call": "dispatch"}, backend="numpy", device="cpu")
@@ -24,24 +24,32 @@ OK = Outcome(status="ok")
 
 
 class Scripted:
-    """metrics: how many turns each of them takes until there are samples enough. log: who had its turn, of all.
+    """metrics: how many turns each of them takes until there are samples enough. log: who had its turn, of all, and who
+    ended, in capitals.
 
-    turn_s: by a clock of their own, ``now_s``.
+    turn_s: by a clock of their own, ``now_s``. ends_later: whether it says that it has sampled all before it ends.
     """
 
     now_s = 0.0
 
     def __init__(
-        self, name: str, log: list[str], metrics: list[int], *, dies_in: int | None = None, turn_s: float = 0.0
+        self,
+        name: str,
+        log: list[str],
+        metrics: list[int],
+        *,
+        dies_in: int | None = None,
+        turn_s: float = 0.0,
+        ends_later: bool = False,
     ) -> None:
         self._name, self._log = name, log
         self._metrics, self._turns = metrics, 0
-        self._dies_in, self._turn_s = dies_in, turn_s
+        self._dies_in, self._turn_s, self._ends_later = dies_in, turn_s, ends_later
         self._left = 0
         self.ended = False
         self.spent_s: list[float] = []
 
-    def turn(self, word: Task | Go, timeout_s: float, spent_s: float) -> TurnOver | Outcome:
+    def turn(self, word: Task | Go, timeout_s: float, spent_s: float) -> TurnOver | Sampled | Outcome:
         assert not self.ended
         self._log.append(self._name)
         self.spent_s.append(spent_s)
@@ -51,10 +59,17 @@ class Scripted:
             raise WorkerGone("worker was killed by SIGKILL")
         if isinstance(word, Task) or word.all_done:
             if not self._metrics:
-                return OK
+                return Sampled() if self._ends_later else OK
             self._left = self._metrics.pop(0)
         self._left -= 1
         return TurnOver(done=self._left <= 0)
+
+    def outcome(self, timeout_s: float, spent_s: float) -> Outcome:
+        self._log.append(self._name.upper())
+        Scripted.now_s += self._turn_s
+        if spent_s + self._turn_s > timeout_s:
+            raise WorkerGone("worker was killed by SIGKILL")
+        return OK
 
     def end(self) -> None:
         self.ended = True
@@ -74,6 +89,11 @@ def log() -> list[str]:
 def test_turns_go_round_in_the_order_of_the_arms_until_all_have_enough_of_a_metric(log: list[str]) -> None:
     played(*(Scripted(name, log, metrics) for name, metrics in (("a", [3, 1]), ("b", [5, 1]), ("c", [1, 1]))))
     assert list("abc") * 7 == log  # of the first metric five, of the second one, and the one in which they end
+
+
+def test_they_end_at_the_same_time_once_all_have_sampled(log: list[str]) -> None:
+    assert [None] * 3 == played(*(Scripted(name, log, [1], ends_later=name != "b") for name in "abc"))
+    assert list("abcabcAC") == log
 
 
 def test_one_that_has_fewer_metrics_or_ends_early_holds_up_nobody(log: list[str]) -> None:

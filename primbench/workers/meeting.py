@@ -1,0 +1,69 @@
+"""How the ranks of a case's worker come together: the processes, their network, and a device for each."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from primbench.backends import gpu_number
+from primbench.distributed import networks
+from primbench.distributed.channel import Channel
+from primbench.distributed.group import Group, Refused, host_identity
+from primbench.distributed.ranks import LocalRanks
+from primbench.errors import PlacementError
+from primbench.system import nvml
+from primbench.workers.protocol import Enlist, Outcome, Start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def enlist(start: Start) -> Group:
+    """The ranks at the other ends of the inherited sockets, and this process as their rank 0.
+
+    Where there are none they are started here, inside the container: they end with this process.
+    """
+    sockets = [socket.socket(fileno=descriptor) for descriptor in start.peers]
+    channels = [Channel(each) for each in sockets or LocalRanks(start.ranks - 1, verbose=True).sockets]
+    for rank, channel in enumerate(channels, 1):
+        channel.send(Enlist(rank=rank, size=start.ranks, start=start))
+    return Group(0, start.ranks, channels, start.address, joined=start.network is not None)
+
+
+def come_together(group: Group, start: Start, local_rank: int) -> str | None:
+    """Join the network of the ranks, if they have one, and choose this rank's device; None where it is left open.
+
+    Raises Refused on every rank where one of them cannot.
+    """
+    if start.network is not None:
+        networks.join(group, start.network)
+    return start.device if group.size == 1 else agree_on_devices(group, str(start.device), local_rank)
+
+
+def agree_on_devices(group: Group, device: str, local_rank: int) -> str:
+    """The device of this rank. device: that of rank 0; the ranks of a host take it and those after it.
+
+    Raises Refused on every rank where two of them would share a GPU.
+    """
+    if device == "cpu":
+        return device
+    number = gpu_number(device) + local_rank
+    try:
+        mine = f"cuda:{number % max(1, nvml.device_count())}"  # a launcher may show each rank its own GPU alone
+        identity = f"{host_identity()} {nvml.pci_address(mine)}"
+    except PlacementError:  # no NVML: a framework will tell whether there are so many
+        mine = f"cuda:{number}"
+        identity = f"{host_identity()} {mine}"
+    found = group.agree(identity, lambda identities: len(set(identities)))
+    if found < group.size:
+        raise Refused(f"{group.size} ranks need {group.size} GPUs, and see {found}: fewer ranks, or device=cpu")
+    return mine
+
+
+def refused_by(agree: Callable[[], object]) -> Outcome | None:
+    """The outcome of every case where the ranks do not come together; None where they do."""
+    try:
+        agree()
+    except Refused as reason:
+        return Outcome(status="skipped", reason=str(reason))
+    return None
