@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from primbench.compare.learnt import LearntComparison
+from primbench.compare.outputs import Deviation
 from primbench.compare.published import PublishedBeside
 from primbench.compare.ratio import Estimate, Slowed, Verdict
 from primbench.compare.shown import shown_interval, shown_ratio
@@ -55,6 +56,7 @@ class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
     fails_more: the place in which the case fails in more of its processes, if one is. What is left of them does not
     say that the places are alike.
     reason: what became of it in processes that did not measure it. learnt: where it trains networks.
+    deviations: outputs in the arm or on the baseline that are not, to the last bit, what they should be.
     """
 
     case: Case
@@ -67,6 +69,7 @@ class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     explanation: Explanation | None = None
     learnt: LearntComparison | None = None
+    deviations: list[Deviation] = []
 
     @property
     def primary(self) -> Estimate | None:
@@ -195,6 +198,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def cases(self) -> list[CaseComparison]:
         """The cases of all arms in ``all_arms``."""
         return [case for arm in self.all_arms for case in arm.cases]
+
+    @property
+    def deviations(self) -> list[tuple[Case, Deviation]]:
+        """Those of all cases and places, each once."""
+        arms = [*self.arms, *([self.again] if self.again else [])]
+        found = [(case.case, each) for arm in arms for case in arm.cases for each in case.deviations]
+        return [each for number, each in enumerate(found) if each not in found[:number]]
 
     @property
     def decided(self) -> list[Decided]:

@@ -50,7 +50,7 @@ class Gate:
 
         None does where no case was told: none was compared, the machine was too busy, or too few pairs do not say that
         it passes. Nor does one that fails more often on one side, that has but one process there, or that would fail if
-        one run of each place could tell.
+        one run of each place could tell, nor one whose output is wrong in a few bits.
         """
         untold = all(case.is_untellable or self._may_fail(case) for case in comparison.cases)
         return [
@@ -65,7 +65,7 @@ class Gate:
         return self.fail_on == "never" or (bool(cases) and all(each.passes for each in cases))
 
     def _fails(self, case: CaseComparison) -> bool:
-        if case.fails_more or self._is_slower(case) or any(map(self._cannot_tell, case.estimates)):
+        if case.fails_more or case.deviations or self._is_slower(case) or any(map(self._cannot_tell, case.estimates)):
             return True
         if self.fail_on == "slower" or not case.estimates:
             return False

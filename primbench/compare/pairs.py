@@ -17,10 +17,11 @@ from primbench.compare.learnt import compare_learnt, has_accuracy
 from primbench.compare.machines import notes_sent
 from primbench.compare.matching import WHILE_LOOKING, Matching, paired, unpaired
 from primbench.compare.neighbour import notes_beside
+from primbench.compare.outputs import deviations, seen_in
 from primbench.compare.published import beside_published
 from primbench.compare.runs import how_to_pair, side_of
 from primbench.compare.sessions import BySession, are_together, few, sessions_of
-from primbench.compare.sides import Side, check_same_cases, sides_of
+from primbench.compare.sides import Side, check_same_cases, identity, sides_of
 from primbench.compare.step import compare_steps
 from primbench.compare.verdicts import against, verdicts
 from primbench.errors import InvalidField, InvalidRequest, near
@@ -134,8 +135,8 @@ def _compared(baseline: Side, others: Sequence[Side], again: Side | None, matchi
     every = [baseline, *others, *([again] if again else [])]
     notes = [note for side in others for note in check_same_cases(baseline, side)] + _lacks(every)
     found = verdicts(baseline, others, again, matching)
-    itself = found.itself and _told_apart(found.itself, baseline, again or baseline)
-    arms = _explained(found.arms, baseline, others)
+    itself = found.itself and _told_apart(_with_deviations(found.itself, every), baseline, again or baseline)
+    arms = _explained([_with_deviations(arm, every) for arm in found.arms], baseline, others)
     compared = [*arms, *([itself] if itself else [])]
     arms_asked = [side.arm for side in (baseline, *others) if side.arm]
     notes += [*told(arms_asked), *notes_sent(every), *notes_beside(every), *_slowed_cpu(every, compared)]
@@ -148,6 +149,17 @@ def _compared(baseline: Side, others: Sequence[Side], again: Side | None, matchi
         mixed=_mixed(every),
         notes=notes,
     )
+
+
+def _with_deviations(arm: ArmComparison, sides: Sequence[Side]) -> ArmComparison:
+    """The arm, with the outputs in it or on the baseline, the first of the sides, that are not as they should be."""
+    places = {sides[0].name, arm.name}
+    cases = []
+    for case in arm.cases:
+        key = identity(case.case)
+        seen = [each for side in sides for each in seen_in(side.name, side.cases.get(key, []), side.workers)]
+        cases.append(replace(case, deviations=[each for each in deviations(seen) if each.place in places]))
+    return replace(arm, cases=cases)
 
 
 def _explained(arms: Sequence[ArmComparison], baseline: Side, sides: Sequence[Side]) -> list[ArmComparison]:

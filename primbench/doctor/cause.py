@@ -206,6 +206,11 @@ class Cause:
     leaves out the cause, and ``upstream`` where that is the row's.
     """
 
+    in_outputs: Callable[[Any], Iterator[Any]] | None = None
+    """What shows it in the outputs of one case: each ``SeenOutput`` of all processes -> each ``Deviation``, of which it
+    leaves out the cause.
+    """
+
     in_job: Callable[[Any, Any], Iterator[Hindrance]] | None = None
     """What shows it in a job that is watched: the ``Stretch`` of all and the ``Job`` -> each ``Hindrance``,
     of which it leaves out the cause, and what it distorts where that is what it slows.

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from primbench.compare.outputs import Deviation
 from primbench.fleet.outliers import FALSE_ALARMS
 from primbench.spec.case import Case
 from primbench.system.meaning import FactId
@@ -93,7 +94,8 @@ class NodeFindings(msgspec.Struct, frozen=True, kw_only=True):
     """A node in which something is wrong. outlying: by how much it is slower, in what. unmeasured: case -> reason.
 
     evidence, causes: as a comparison with nodes like most has them, the likeliest cause first; likely: in few words.
-    about: the fields that the causes tell of. damage: of its file.
+    about: the fields that the causes tell of. damage: of its file. deviations: case -> outputs that are not what they
+    should be.
     """
 
     node: str
@@ -106,6 +108,7 @@ class NodeFindings(msgspec.Struct, frozen=True, kw_only=True):
     likely: str | None = None
     about: list[FactId] = []
     damage: str | None = None
+    deviations: dict[int, list[Deviation]] = {}
 
 
 class MetricChange(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from primbench import stats
 from primbench.compare.criteria import metrics_of
+from primbench.compare.outputs import SeenOutput, seen_in
 from primbench.compare.sides import identity
 from primbench.environment.comparable import comparable, meaning_of
 from primbench.environment.words import in_words, parted
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from primbench.measurement import Samples
     from primbench.results.file import Results
     from primbench.results.metrics import Metric
-    from primbench.results.record import Record
+    from primbench.results.record import Record, Worker
     from primbench.spec.case import Case
 
 BLOCKS = 10
@@ -46,11 +49,15 @@ class NodeValue(NamedTuple):
 
 
 class CaseOfNode(NamedTuple):
-    """What became of a case. reason: where a process failed, or none measured it. metrics: medians over processes."""
+    """What became of a case. reason: where a process failed, or none measured it. metrics: medians over processes.
+
+    outputs: of each process, its node being left open.
+    """
 
     reason: str | None
     is_failed: bool
     metrics: dict[str, NodeValue]
+    outputs: tuple[SeenOutput, ...] = ()
 
 
 class MachineKind(NamedTuple):
@@ -86,6 +93,7 @@ class Vocabulary:
     """
 
     cases: dict[bytes, Case] = field(default_factory=dict)
+    outputs: dict[bytes, SeenOutput] = field(default_factory=dict)
     traits: list[tuple[FactId, Any]] = field(default_factory=list)
     _numbers: dict[tuple[FactId, str], int] = field(default_factory=dict)
 
@@ -95,6 +103,9 @@ class Vocabulary:
             self.traits.append((name, value))
         return found
 
+    def output(self, seen: SeenOutput) -> SeenOutput:
+        return self.outputs.setdefault(msgspec.json.encode(seen, order="deterministic"), seen)
+
     def traits_of(self, node: FleetNode) -> dict[FactId, Any]:
         """Its fields with their values; {} where no worker came up."""
         return dict(self.traits[number] for number in node.traits)
@@ -103,6 +114,7 @@ class Vocabulary:
 def read_node(path: Path, known: Vocabulary) -> FleetNode:
     """What a node found, as far as its file is whole. Raises FileError where not even its header is."""
     results, damage = read_in_part(path)
+    workers = {worker.worker: worker for worker in results.workers}
     records: dict[bytes, list[Record]] = {}
     for record in results.latest():
         key = identity(record.case)
@@ -112,7 +124,7 @@ def read_node(path: Path, known: Vocabulary) -> FleetNode:
         path=path,
         member=results.header.member or Member(node=path.name.removesuffix(".jsonl"), rank=0, of=1),
         started_utc=results.header.started_utc,
-        cases={key: _of_node(found) for key, found in records.items()},
+        cases={key: _of_node(found, workers, known) for key, found in records.items()},
         traits=array("L", sorted({known.number(*each) for each in _traits(results)})),
         boot=results.header.environment.machine.boot_id,
         kind=_kind(results),
@@ -127,7 +139,7 @@ def _kind(results: Results) -> MachineKind | None:
     return MachineKind(results.header.environment.machine.cpu_model, tuple(sorted(gpus)))
 
 
-def _of_node(records: Sequence[Record]) -> CaseOfNode:
+def _of_node(records: Sequence[Record], workers: Mapping[int, Worker], known: Vocabulary) -> CaseOfNode:
     measured = [each for each in records if each.status == "ok"]
     values = {metric.name: _values(metric, measured) for metric in metrics_of(records[0].case.primitive)}
     is_failed = any(each.status == "failed" for each in records)
@@ -135,6 +147,7 @@ def _of_node(records: Sequence[Record]) -> CaseOfNode:
         reason=_reason(records) if is_failed or not measured else None,
         is_failed=is_failed,
         metrics={name: _median(of_metric) for name, of_metric in values.items() if of_metric},
+        outputs=tuple(map(known.output, seen_in("", measured, workers))),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.compare.criteria import is_its_own, margins_of
+from primbench.compare.outputs import Deviation, deviations
 from primbench.fleet.against import against
 from primbench.fleet.explain import with_causes
 from primbench.fleet.findings import Fleet, NodeFindings, OfCase, OfMetric, Outlying, Unlike
@@ -105,13 +106,14 @@ def unhealthy(
     cases: Sequence[OfCase],
     outlying: Mapping[str, list[Outlying]],
     unlike: Mapping[str, list[Unlike]],
+    deviating: Mapping[str, dict[int, list[Deviation]]],
 ) -> Iterator[NodeFindings]:
     """The nodes in which something is wrong, those first that are slower by most."""
     found = []
     for name, node in nodes.items():
         unmeasured = {number: case.unmeasured[name] for number, case in enumerate(cases) if name in case.unmeasured}
         damage = node.damage or (None if cases else EMPTY)
-        if outlying.get(name) or unmeasured or damage:
+        if any((outlying.get(name), unmeasured, damage, name in deviating)):
             found.append(
                 NodeFindings(
                     node=name,
@@ -120,9 +122,25 @@ def unhealthy(
                     unmeasured=unmeasured,
                     unlike=unlike.get(name, []),
                     damage=damage,
+                    deviations=deviating.get(name, {}),
                 )
             )
     yield from sorted(found, key=lambda each: -max((one.ratio for one in each.outlying), default=0.0))
+
+
+def deviating_of(nodes: Mapping[str, FleetNode], known: Vocabulary) -> dict[str, dict[int, list[Deviation]]]:
+    """Node -> case -> outputs that are not what they are elsewhere, to the last bit."""
+    found: dict[str, dict[int, list[Deviation]]] = {}
+    for number, key in enumerate(known.cases):
+        seen = [
+            each._replace(place=name)
+            for name, node in nodes.items()
+            if key in node.cases
+            for each in node.cases[key].outputs
+        ]
+        for each in deviations(seen):
+            found.setdefault(each.place, {}).setdefault(number, []).append(each)
+    return found
 
 
 def outlying_of(judged: JudgedValues, limits: JudgedLimits, peers: Peers) -> dict[str, list[Outlying]]:
@@ -159,7 +177,8 @@ def summarize(
     cases = cases_of(members.nodes, known, judged, allowed, peers)
     majority = Majority(members.nodes, known)
     unlike = {name: majority.unlike(node) for name, node in members.nodes.items()}
-    found = list(unhealthy(members.nodes, cases, outlying_of(judged, allowed, peers), unlike))
+    deviating = deviating_of(members.nodes, known)
+    found = list(unhealthy(members.nodes, cases, outlying_of(judged, allowed, peers), unlike, deviating))
     return Fleet(
         folder=folder,
         nodes=list(members.nodes),

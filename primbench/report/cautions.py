@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from primbench.compare.shown import shown_interval, shown_ratio
+from primbench.report.deviations import in_words
 from primbench.report.document import Note
 from primbench.report.environment import shown
 from primbench.spec.naming import name_of
@@ -23,9 +24,18 @@ MOST_CHANGES = 8
 def cautions(comparison: Comparison) -> Iterator[list[Note]]:
     """Paragraphs, of a line or several each; without what is the answer itself where no process can tell."""
     is_answer = all(found.is_single for _, _, found in comparison.decided)
-    warnings = [[] if is_answer else [single(comparison)], _mixed(comparison), [_too_busy(comparison)]]
+    warnings = [
+        _deviating(comparison), [] if is_answer else [single(comparison)], _mixed(comparison), [_too_busy(comparison)],
+    ]  # fmt: skip
     yield from ([Note(words, "warning") for words in paragraph if words] for paragraph in warnings)
     yield [*_itself(comparison)]
+
+
+def _deviating(comparison: Comparison) -> list[str]:
+    """A warning for each output that is not what it should be."""
+    found = [f"WRONG IN A FEW BITS: {in_words(case, each, each.place)}." for case, each in comparison.deviations]
+    more = [f"And {len(found) - MOST_CHANGES} more outputs: --json has all."] if len(found) > MOST_CHANGES else []
+    return found[:MOST_CHANGES] + more
 
 
 def single(comparison: Comparison) -> str:

@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 from primbench.compare.shown import shown_ratio
 from primbench.fleet.outliers import FEWEST
 from primbench.report import table
+from primbench.report.deviations import in_words
 from primbench.report.document import Check, Document, Note, Table
 from primbench.report.environment import shown
 from primbench.report.fleet_changes import MOST_NAMES, changes_table, named
@@ -82,11 +83,16 @@ def _tells(found: OfMetric) -> bool:
 
 def _wrong(fleet: Fleet) -> Iterator[str]:
     slow = [each for each in fleet.unhealthy if each.outlying]
-    lacking = [each.node for each in fleet.unhealthy if each.unmeasured or each.damage]
     if slow:
         yield _slowest(fleet, slow)
-    if lacking:
-        yield f"not all was measured on {named(lacking)}"
+    yield from _naming("wrong in a few bits:", [each.node for each in fleet.unhealthy if each.deviations])
+    lacking = [each.node for each in fleet.unhealthy if each.unmeasured or each.damage]
+    yield from _naming("not all was measured on", lacking)
+
+
+def _naming(what: str, nodes: Sequence[str]) -> Iterator[str]:
+    if nodes:
+        yield f"{what} {named(nodes)}"
 
 
 def _absent(fleet: Fleet) -> Iterator[str]:
@@ -201,6 +207,8 @@ def _of_nodes(fleet: Fleet) -> Iterator[str]:
 def _of_node(fleet: Fleet, found: NodeFindings) -> Iterator[str]:
     if found.outlying:
         yield _slower_in(fleet, found)
+    for number, deviations in found.deviations.items():
+        yield from (in_words(fleet.cases[number].case, each, f"this {fleet.what}") for each in deviations)
     if found.damage:
         yield f"its file ends early: {found.damage}"
     for reason, cases in _by_reason(found).items():

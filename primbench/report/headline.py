@@ -46,16 +46,16 @@ def headline(comparison: Comparison) -> str:
     compared = comparison.decided
     if not compared:
         return _sentence([*_failing(comparison), *_refused(comparison), "nothing was compared"])
-    if all(found.is_single for _, _, found in compared):
+    if all(found.is_single for _, _, found in compared) and not comparison.deviations:
         return single(comparison)
-    worse = [*_slower(compared), *_failing(comparison)]
+    worse = [*_slower(compared), *_failing(comparison), *_deviating(comparison)]
     rest = [*_others(comparison), *_refused(comparison), *_lacking(comparison), *_undecided(compared, comparison)]
     return _sentence([*(worse or [_nothing_slower(comparison)]), *rest, *_missing(comparison)])
 
 
 def tone(comparison: Comparison) -> Tone:
     """Whether something is worse, or of every case it is shown that it is not."""
-    if any(case.verdict == "slower" or case.fails_more for case in comparison.cases):
+    if comparison.deviations or any(case.verdict == "slower" or case.fails_more for case in comparison.cases):
         return "worse"
     return "fine" if _is_shown(comparison) else "open"
 
@@ -118,6 +118,15 @@ def _failing(comparison: Comparison) -> Iterator[str]:
     for place in dict.fromkeys(case.fails_more for case in cases if case.fails_more):
         failing = [case for case in cases if case.fails_more == place]
         yield f"fails more often in {place}: {len(failing)} of {_cases(len(cases))}{_because(failing)}"
+
+
+def _deviating(comparison: Comparison) -> Iterator[str]:
+    """A clause for each place with outputs that are not what they should be."""
+    found = comparison.deviations
+    for place in dict.fromkeys(each.place for _, each in found):
+        cases = list(dict.fromkeys(name_of(case) for case, each in found if each.place == place))
+        more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+        yield f"wrong in a few bits in {place}: {cases[0]}{more}"
 
 
 def _refused(comparison: Comparison) -> Iterator[str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from primbench.problem import Array, Exact, Problem, Reference, Step
 
 LONG_S = 0.05  # a call that takes longer is not repeated for nothing but to see whether it gives the same
+FIRST_CALLS, FIRST_S = 8, 0.01  # that are looked at in the first process of an arm, of short calls
 REPEATS_S = 0.2
 MOST_REPEATS = 1000  # after which a call that gives another output once in 200 has done so again
 FEW_REPEATS = 20  # where all give the same
@@ -103,13 +104,16 @@ class OutputCheck:
         is_for_nothing = not self._known and call_s > LONG_S
         if description_of(self._step).is_process or is_for_nothing or len(self._known) > 1:
             return
-        ends = time.perf_counter() + REPEATS_S
-        while not self._is_told() and time.perf_counter() < ends:
+        started, spent_s = time.perf_counter(), 0.0
+        while not self._is_told(spent_s):
             output = called_again(self._backend, self._step, output)
             self._seen(output)
+            spent_s = time.perf_counter() - started
 
-    def _is_told(self) -> bool:
+    def _is_told(self, spent_s: float) -> bool:
         count = self._calls.total()
+        if spent_s > REPEATS_S:
+            return True
         if len(self._calls) == 1:
-            return count > (FEW_REPEATS if self._known else 1)
+            return count > FEW_REPEATS if self._known else count >= FIRST_CALLS or spent_s > FIRST_S
         return min(self._calls.values()) > 1 or len(self._calls) > 2 or count > MOST_REPEATS

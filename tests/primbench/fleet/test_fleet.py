@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from primbench import __version__
 from primbench.measurement import Measurement, Samples
+from primbench.measurement.outputs import Output
 from primbench.results import file as results_file
 from primbench.results.file import Results
 from primbench.results.record import Line
@@ -436,3 +437,35 @@ def test_a_fleet_that_became_slower_as_a_whole_fails(invoke: Callable[..., Resul
 def test_what_is_no_fleet_is_refused(refusal: Callable[..., str], tmp_path: Path) -> None:
     assert "No such file or directory" in refusal("fleet", tmp_path / "absent")
     assert "holds no results file of a node" in refusal("fleet", tmp_path)
+
+
+def with_output(digest: str) -> Callable[[Results], Results]:
+    """What its calls gave."""
+
+    def change(results: Results) -> Results:
+        output = Output(digest=digest, calls={digest: 8})
+        records = [
+            replace(each, measurement=each.measurement and replace(each.measurement, output=output))
+            for each in results.records
+        ]
+        return replace(results, records=records)
+
+    return change
+
+
+def test_a_node_whose_outputs_are_wrong_in_a_bit_is_told_and_one_that_sums_otherwise_is_not(
+    invoke: Callable[..., Result], made_fleet: MadeFleet
+) -> None:
+    usual = " ".join(["float32[100]", *"0123456789abcdef"])
+    changes = {f"n{number}": with_output(usual) for number in range(1, 9)}
+    changes |= {"n3": with_output(usual.replace("7", "8")), "n5": with_output(usual[:13] + usual[:12:-1])}
+    folder = made_fleet([1.0] * 8, changes)
+    told, status = found(invoke, folder)
+    assert (1, ["n3"]) == (status, [each["node"] for each in told["unhealthy"]])
+    deviations = told["unhealthy"][0]["deviations"]
+    assert {("n3", 1, 16, 6)} == {
+        tuple(each[name] for name in ("place", "parts", "of_parts", "others")) for (each,) in deviations.values()
+    }
+    said = invoke("fleet", folder).stdout
+    assert "8 nodes: wrong in a few bits: n3." in said
+    assert "n3: gemm" in said or "this node gave" in said
