@@ -13,6 +13,7 @@ from primbench.environment.comparable import meaning_of
 from primbench.environment.configuration import of_variable
 from primbench.spec.arm import is_set
 from primbench.spec.settings import SETTINGS, showing
+from primbench.spec.settings.variables import ENV
 from primbench.system.files import format_cpu_list
 from primbench.system.meaning import FactId, Layer
 
@@ -104,9 +105,14 @@ def settings(baseline: Side, side: Side, changes: Sequence[Change]) -> Iterator[
         return
     told = {showing(change.field) for change in changes}
     for field, row in SETTINGS.items():
-        if not row.is_place and field not in told and _asked(baseline.arm, row) != _asked(side.arm, row):
+        if not _is_told_by_itself(row) and field not in told and _asked(baseline.arm, row) != _asked(side.arm, row):
             here, there = (_setting(arm, row) for arm in (baseline.arm, side.arm))
             yield field, f"{row.key} is {here} in {baseline.name} and {there} in {side.name}"
+
+
+def _is_told_by_itself(row: Setting) -> bool:
+    """By what is found there, or as the variables that it changes."""
+    return row.is_place or row.checked == ENV.checked
 
 
 def _asked(arm: Arm, row: Setting) -> Any:
@@ -119,11 +125,12 @@ def _setting(arm: Arm, row: Setting) -> str:
 
 def set_variables(baseline: Side, side: Side) -> Iterator[tuple[str, str]]:
     """The variables that the arms set in unequal ways, each with a sentence; without its value, which may be secret."""
-    one, other = (_names(each.arm) for each in (baseline, side))
+    one, other = (_variables_of(each.arm) for each in (baseline, side))
     for name in sorted({*one, *other}):
         if one.get(name) != other.get(name):
             where = [each.name for each, own in ((baseline, one), (side, other)) if name in own]
-            yield name, f"the variable {name} is set in {' and otherwise in '.join(where)}"
+            does = "set" if {*one.get(name, {}), *other.get(name, {})} == {ENV.field} else "changed"
+            yield name, f"the variable {name} is {does} in {' and otherwise in '.join(where)}"
 
 
 def asked_variables(baseline: Side, side: Side) -> list[str]:
@@ -136,9 +143,14 @@ def asked_variables(baseline: Side, side: Side) -> list[str]:
     return [name for name, _ in set_variables(baseline, side)]
 
 
-def _names(arm: Arm | None) -> dict[str, str]:
-    """The variables of an arm, with their values where it says them."""
-    return {**arm.variables, **dict.fromkeys(arm.passed, "passed on")} if arm else {}
+def _variables_of(arm: Arm | None) -> dict[str, dict[str, str]]:
+    """The variables that an arm asks for -> settings that ask for it -> what they say of it."""
+    found: dict[str, dict[str, str]] = {name: {ENV.field: "passed on"} for name in (arm.passed if arm else ())}
+    for row in (each for each in SETTINGS.values() if each.checked == ENV.checked):
+        value = getattr(arm, row.field, ())
+        for name in value:
+            found.setdefault(name, {})[row.field] = value[name] if row.is_each else ""
+    return found
 
 
 def placement(baseline: Side, side: Side, changes: Sequence[Change]) -> list[Differing]:

@@ -146,3 +146,21 @@ def test_a_variable_that_differs_is_told_beside_one_whose_values_need_not_be_ali
     told = causes(PRODUCT, 3.0, {"software.variables": {}}, known)
     assert any("ONEDNN_PRIMITIVE_CACHE_CAPACITY is set: oneDNN generates" in each for each in told)
     assert any("LD_DYNAMIC_WEAK is none in one and 1 in other" in each for each in told)
+
+
+def test_entries_of_a_variable_are_told_as_what_the_variable_is(made_study: MadeStudy) -> None:
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        times_s = [1e-3 * (1 + pair / 1e4) * (3 if name == "other" else 1)] * 9
+        return Measurement(batch_s=Samples(samples_s=times_s, calls_per_sample=1, taken_by="", stopped="noise"))
+
+    primitive, parameters, backend = START
+    case = Case(
+        primitive=primitive, parameters=build(primitive, parameters).parameters(), backend=backend, device="cpu"
+    )
+    arms = ["host:name=one", "host:first.PYTHONPATH=/x,unset=GIT_DIR,name=other"]
+    (arm,) = compare(made_study(arms, [case], measured)).arms
+    changed = [f"the variable {name} is changed in other" for name in ("PYTHONPATH", "GIT_DIR")]
+    explanation = arm.cases[0].explanation
+    assert explanation is not None
+    assert [changed[0], f"{changed[1]}, which nothing is known to read"] == explanation.causes
+    assert changed[::-1] == [each.words for each in arm.differing]
