@@ -119,9 +119,10 @@ class Certificate:
         return [contrasts.of([above], [below]) for above, below in places if {above, below} <= contrasts.designs.keys()]
 
     def _is_needed(self, contrasts: Contrasts, i: int) -> bool:
-        if len(self.causes) == 1:
+        each_way = self._of_each(contrasts, i)
+        if len(self.causes) == 1 or len(each_way) < 2:  # nothing runs with the others and without it, or the reverse
             return True
-        ends = [reach(each, _level(2 * len(self.causes))) for each in self._of_each(contrasts, i)]
+        ends = [reach(each, _level(2 * len(self.causes))) for each in each_way]
         return any(low > 0 or high < 0 for low, high in ends)
 
     def _does_little(self, contrasts: Contrasts, i: int, least: float) -> bool:

@@ -20,6 +20,8 @@ TOLD_APART = 150
 """Hypotheses, the likeliest ones, that designs are to tell apart."""
 NEGLIGIBLE = 1e-3
 """Of the likeliest one's probability: hypotheses below are not told apart."""
+MOST_REDRAWN = 10
+"""Times that a subset which may not run is drawn anew."""
 SUSPECTED = 0.02
 """The probability from which on a difference is varied by itself in half of the tries."""
 
@@ -27,31 +29,28 @@ SUSPECTED = 0.02
 def choose(posterior: Posterior, evidence: Evidence, *, count: int, pairs: int, seed: str) -> list[Subset]:
     """So many designs, each with the base; none that ran before or is known to fail. [] where none is left."""
     dice = random.Random(seed)
-    suspected = _suspected(posterior)
-    drawn = [_draw(posterior, dice, count, suspected if number % 2 else FAST) for number in range(TRIES)]
+    suspected, needs = _suspected(posterior), evidence.needs()
+
+    def draw(suspected: Subset) -> Subset:
+        """One that is likely to run: by what failed, told apart by a coin."""
+        designs = (_draw(posterior, dice, suspected) for _ in range(MOST_REDRAWN))
+        return next((each for each in designs if dice.random() < evidence.chance_to_run(each, needs)), posterior.slow)
+
+    drawn = [[draw(suspected if number % 2 else FAST) for _ in range(count)] for number in range(TRIES)]
     taken = evidence.failed.keys() | evidence.ran
     drawn = [each for each in drawn if len(set(each)) == count and not taken & set(each)]
     if not drawn:
         return _remaining(posterior, taken, count)
-    needs = evidence.needs()
-    told = information(posterior, drawn, pairs)
-    scores = [  # rounded, so that the last digits of a library of linear algebra choose nothing
-        round(value * _mean([evidence.chance_to_run(design, needs) for design in each]), 6)
-        for value, each in zip(told, drawn, strict=True)
-    ]
+    # Rounded, so that the last digits of a library of linear algebra choose nothing.
+    scores = [round(told, 6) for told in information(posterior, drawn, pairs)]
     return drawn[max(range(len(drawn)), key=scores.__getitem__)]
 
 
-def _draw(posterior: Posterior, dice: random.Random, count: int, suspected: Subset) -> list[Subset]:
-    """Random subsets; where some are suspected, each of the others is there by a coin."""
-    found = []
-    for _ in range(count):
-        share = dice.choice((0.5, 0.5, 0.35, 0.25))
-        there = {
-            i for i in posterior.differences if dice.random() < (0.5 if suspected and i not in suspected else share)
-        }
-        found.append(posterior.base | there)
-    return found
+def _draw(posterior: Posterior, dice: random.Random, suspected: Subset) -> Subset:
+    """A random subset; where some are suspected, each of the others is there by a coin."""
+    share = dice.choice((0.5, 0.5, 0.35, 0.25))
+    others = 0.5 if suspected else share
+    return posterior.base | {i for i in posterior.differences if dice.random() < (share if i in suspected else others)}
 
 
 def _told_apart(posterior: Posterior) -> list[Lead]:
@@ -123,7 +122,3 @@ def _covariance(posterior: Posterior, count: int, pairs: int) -> Array:
     shared = process * pair / (process + pair) / pairs + process / before
     off = posterior.off(posterior.effect) ** 2
     return np.asarray(np.eye(count) * (process / pairs + off) + shared)
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
     from primbench.experiments.why.rounds import Observation, Round, Subset
 
+MOST_NEEDED = 3
+"""Differences that one which does not run alone is proven with: what may be needed has to be known as well as that."""
+
 Row = dict["Subset", float]
 """One pair: the logarithm of each design's time in seconds."""
 
@@ -60,6 +63,16 @@ class Evidence:
 
     def _lacking(self, designs: Iterable[Subset]) -> set[tuple[int, int]]:
         return {(i, j) for design in designs for i in design for j in range(self.n) if j not in design}
+
+    def with_needs(self, causes: Subset, base: Subset, slow: Subset) -> Subset:
+        """The set with what it needs, or what needs it, where FAST with it or SLOW without it does not run."""
+        needs, added = self.needs(), base | causes
+        found: set[int] = set()
+        if added in self.failed:
+            found |= {j for i, j in needs if i in added and j not in added}
+        if slow - causes in self.failed:
+            found |= {i for i, j in needs if j in causes and i not in causes}
+        return causes | found if len(found) <= MOST_NEEDED else causes
 
     def chance_to_run(self, design: Subset, needs: Sequence[tuple[int, int]]) -> float:
         """That a design runs, by which of the failures it might share: 1 where none is known."""

@@ -175,11 +175,17 @@ class Investigation:
         likeliest, probability = next(iter(self.suspects()), (FAST, 0.0))
         self.stage = "search"
         if len(self._tested) < MOST_TESTS and likeliest and probability >= (PERHAPS if is_last else ENOUGH):
-            self.testing, self.stage = likeliest, "certificate"
-            self._tested.append(likeliest)
-            if not self._certificate().can_run():
-                self._suspect()
+            self._put_to_test(likeliest)
         elif is_last or len(self._tested) == MOST_TESTS:
+            self._finish()
+
+    def _put_to_test(self, causes: Subset) -> None:
+        """With what it needs, where it does not run by itself; where that is not known, further rounds tell of it."""
+        self.testing = self.evidence.with_needs(causes, self.base, self.slow)
+        if self._certificate().can_run():
+            self.stage = "certificate"
+            self._tested.append(causes)
+        elif self._searched >= MOST_ROUNDS:
             self._finish()
 
     def _believed(self) -> Posterior:
@@ -197,6 +203,10 @@ class Investigation:
         return [(causes, share / total) for causes, share in sets]
 
     def _look_at_certificate(self) -> None:
+        if not self._certificate().can_run():
+            self._tested.pop()
+            self._suspect()
+            return
         rows = self._rows()
         look = sum(len(rows) >= each for each in certificate.LOOKS) - 1
         before = math.prod(proof.harms.ratio for proof in self.proofs)

@@ -200,3 +200,11 @@ def test_what_is_known_to_slow_is_suspected_first() -> None:
         investigation.tell(asked, places.measure(asked))
     likeliest, probability = investigation.suspects()[0]
     assert (frozenset({4}), True) == (likeliest, probability > 0.3)
+
+
+@pytest.mark.parametrize("needs", [(2, 3), (3, 2)])
+def test_a_cause_that_does_not_run_alone_is_proven_with_what_it_needs(needs: tuple[int, int]) -> None:
+    conclusion, _ = investigate(8, MadePlaces({(2,): 0.3}, needs=[needs]))
+    assert {2, 3} == found(conclusion)
+    assert roles(conclusion)[3] is None
+    assert conclusion.failed
