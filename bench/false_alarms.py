@@ -25,7 +25,7 @@ from primbench.compare.verdicts import verdicts
 from primbench.environment import fingerprint
 from primbench.errors import InvalidRequest
 from primbench.fleet.against import against
-from primbench.fleet.folder import FleetMembers, Read
+from primbench.fleet.folder import FleetFiles
 from primbench.fleet.node import NodeValue, Vocabulary
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
@@ -87,7 +87,7 @@ def parts_told(dice: np.random.Generator, studies: int, parts: int, pairs: int, 
 # --- a fleet beside itself at an earlier time
 
 
-def fleet_at(dice: np.random.Generator, nodes: int, cases: int, longer: float = 1.0) -> Read:
+def fleet_at(dice: np.random.Generator, nodes: int, cases: int, longer: float = 1.0) -> FleetFiles:
     """Each case by its median on each node, which scatters by 5 % from run to run. longer: so many times as long."""
     known = Vocabulary(cases={b"%d" % number: GEMM for number in range(cases)})
 
@@ -96,7 +96,7 @@ def fleet_at(dice: np.random.Generator, nodes: int, cases: int, longer: float = 
         return NodeValue(seconds, seconds)
 
     judged = {key: {"batch_s": {f"n{node}": value() for node in range(nodes)}} for key in known.cases}
-    return Read(FleetMembers({}, [], 0, {}, {}), known, judged)
+    return FleetFiles(known, judged)
 
 
 def fleets_told(dice: np.random.Generator, fleets: int, nodes: int, longer: float = 1.0, cases: int = 60) -> Told:

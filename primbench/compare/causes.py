@@ -202,14 +202,23 @@ def _bounds(cause: Cause, changes: Sequence[Change], most: float) -> tuple[float
     return (0.0 if lost > 1 else gained), (math.inf if gained < 1 else lost)
 
 
-def _counts(changes: Sequence[Change]) -> list[tuple[int, int]]:
+def _counts(changes: Sequence[Change]) -> list[tuple[float, float]]:
     """How many threads or CPUs there are on the baseline and in the arm."""
-    known = [each for each in changes if meaning_of(each.field).counts and None not in (each.a, each.b)]
-    return [(_count(each.a), _count(each.b)) for each in known]
+    return [_sizes(each) for each in changes if meaning_of(each.field).counts and None not in (each.a, each.b)]
 
 
-def _count(value: int | list[int]) -> int:
-    return len(value) if isinstance(value, list) else value
+def _sizes(change: Change) -> tuple[float, float]:
+    """Of what is counted or wanted, in the two places; None is no limit."""
+    if meaning_of(change.field).more_is_slower:
+        return -_size(change.a, 0.0), -_size(change.b, 0.0)
+    return _size(change.a, math.inf), _size(change.b, math.inf)
+
+
+def _size(value: Any, none: float) -> float:
+    """What is no number or list is there or is not."""
+    if value is None or isinstance(value, int | float):
+        return none if value is None else value
+    return len(value) if isinstance(value, list) else float(bool(value))
 
 
 def _is_amount(change: Change) -> bool:
@@ -219,7 +228,7 @@ def _is_amount(change: Change) -> bool:
 
 def _bounds_of_amounts(changes: Sequence[Change], most: float) -> tuple[float, float]:
     """Less of what is limited makes nothing faster; what else differs beside it, such as its nodes, can."""
-    amounts = [_amounts(each) for each in changes if _is_amount(each)]
+    amounts = [_sizes(each) for each in changes if _is_amount(each)]
     is_less = {other < one for one, other in amounts}
     if len(amounts) < len(changes) or len(is_less) > 1:
         return 1 / most, most
@@ -228,29 +237,13 @@ def _bounds_of_amounts(changes: Sequence[Change], most: float) -> tuple[float, f
 
 def _more(cause: Cause, changes: Sequence[Change]) -> float:
     """How many more there are in one place of what a cause counts; 1 where it counts nothing."""
-    return max(abs(one - other) for one, other in map(_amounts, changes)) if cause.by_each else 1.0
+    return max(abs(one - other) for one, other in map(_sizes, changes)) if cause.by_each else 1.0
 
 
 def _can_refuse(change: Change, *, in_arm: bool) -> bool:
     """Whether it leaves less in the arm, else in the baseline; of what is no amount nobody knows."""
-    one, other = _amounts(change) if _is_amount(change) else (0, 0)
+    one, other = _sizes(change) if _is_amount(change) else (0, 0)
     return one == other or (other < one) == in_arm
-
-
-def _amounts(change: Change) -> tuple[float, float]:
-    """Of what is wanted, in the two places; None is no limit."""
-    if meaning_of(change.field).more_is_slower:
-        return -_amount(change.a), -_amount(change.b)
-    return _or_none(change.a), _or_none(change.b)
-
-
-def _or_none(limit: float | None) -> float:
-    return math.inf if limit is None else limit
-
-
-def _amount(value: float | str | None) -> float:
-    """What is no number is there or is not."""
-    return value if isinstance(value, int | float) else float(bool(value))
 
 
 def by_refusals(case: CaseComparison, differing: Difference | None, baseline: Side, side: Side) -> Explanation | None:

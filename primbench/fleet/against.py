@@ -19,13 +19,13 @@ from primbench.spec.method import Method
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from primbench.fleet.folder import Read
+    from primbench.fleet.folder import FleetFiles
     from primbench.fleet.node import NodeValue, Vocabulary
     from primbench.spec.case import Case
     from primbench.system.meaning import FactId
 
 
-def against(folder: str, before: Read, now: Read) -> Against:
+def against(folder: str, before: FleetFiles, now: FleetFiles) -> Against:
     """folder: of the earlier one, by name."""
     tests = {
         (key, metric): Spread(list(ratios.values()), margins_of(now.known.cases[key])[metric], metric)
@@ -49,8 +49,8 @@ def against(folder: str, before: Read, now: Read) -> Against:
         changes=_adjusted(changes),
         altered=_altered(before, now),
         methods=list(dict.fromkeys(_methods(before.known, now.known))),
-        come=[name for name in now.members.nodes if name not in before.members.nodes],
-        gone=[name for name in before.members.nodes if name not in now.members.nodes],
+        come=[name for name in now.nodes if name not in before.nodes],
+        gone=[name for name in before.nodes if name not in now.nodes],
     )
 
 
@@ -73,11 +73,11 @@ def _problem(case: Case) -> bytes:
     return identity(replace(case, method=Method()))
 
 
-def _altered(before: Read, now: Read) -> list[Altered]:
+def _altered(before: FleetFiles, now: FleetFiles) -> list[Altered]:
     """What each node has otherwise than it had, alike changes together."""
     found: dict[tuple[FactId, str, str], Altered] = {}
-    for name, node in now.members.nodes.items():
-        then = before.known.traits_of(before.members.nodes[name]) if name in before.members.nodes else {}
+    for name, node in now.nodes.items():
+        then = before.known.traits_of(before.nodes[name]) if name in before.nodes else {}
         own = now.known.traits_of(node)
         for field, was, value in _different(then, own) if then and own else ():
             alike = found.setdefault(

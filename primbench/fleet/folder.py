@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+import re
+from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from primbench.compare.criteria import are_one
 from primbench.errors import FileError
-from primbench.fleet.host_list import node_names
 from primbench.fleet.node import FleetNode, NodeValue, Vocabulary, read_node
 from primbench.results.metrics import METRICS
 from primbench.system.inputs import unlike_a_file
@@ -17,30 +18,39 @@ from primbench.system.jsonlines import SUFFIXES
 from primbench.system.said import in_short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
+MOST = 10_000  # names of one list
+_ONE = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
 LINKS = "links"  # the folder, in that of a fleet, of what was measured between its nodes
 JudgedValues = dict[bytes, dict[str, dict[str, NodeValue]]]
 """Case -> metric -> node -> value, of all that a node may stand out by; the primary metric first."""
 
 
 @dataclass(frozen=True)
-class FleetMembers:
-    """nodes: by name. missing: that a launcher names and left no file; unnamed: how many more there should be.
+class FleetFiles:
+    """What the files of a folder hold."""
 
-    unreadable: file -> reason. replaced: file of a node that has a later one -> whether both are of one boot.
-    """
+    known: Vocabulary
+    judged: JudgedValues
+    """By what nodes may stand out."""
+    nodes: dict[str, FleetNode] = field(default_factory=dict)
+    """By name."""
+    missing: list[str] = field(default_factory=list)
+    """Nodes that a launcher names and that left no file."""
+    unnamed: int = 0
+    """How many more there should be."""
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """File -> reason."""
+    replaced: dict[str, bool] = field(default_factory=dict)
+    """File of a node that has a later one -> whether both are of one boot."""
 
-    nodes: dict[str, FleetNode]
-    missing: list[str]
-    unnamed: int
-    unreadable: dict[str, str]
-    replaced: dict[str, bool]
 
-
-def read_members(folder: str, known: Vocabulary) -> FleetMembers:
+def read(folder: str) -> FleetFiles:
     """Raises FileError where there is no such folder, or no results file in it."""
+    known = Vocabulary()
     try:
         paths = sorted(path for path in Path(folder).iterdir() if path.name.endswith(SUFFIXES))
     except OSError as error:
@@ -59,8 +69,11 @@ def read_members(folder: str, known: Vocabulary) -> FleetMembers:
     for node in sorted(found, key=lambda node: node.started_utc):
         latest[names[node.path]] = node
     missing, unnamed = _missing(found)
-    return FleetMembers(
-        nodes=dict(sorted(latest.items())),
+    nodes = dict(sorted(latest.items()))
+    return FleetFiles(
+        known=known,
+        judged=judged_of(nodes, known),
+        nodes=nodes,
         missing=missing,
         unnamed=max(0, unnamed - len(unreadable)),
         unreadable=unreadable,
@@ -127,25 +140,40 @@ def _absent(nodes: Sequence[FleetNode]) -> list[str]:
     return [name for text in lists for name in node_names(text) if name not in own]
 
 
-class Read(NamedTuple):
-    """judged: by what nodes may stand out."""
-
-    members: FleetMembers
-    known: Vocabulary
-    judged: JudgedValues
-
-
-def read(folder: str) -> Read:
-    """Raises FileError where there is no fleet."""
-    known = Vocabulary()
-    members = read_members(folder, known)
-    return Read(members, known, judged_of(members.nodes, known))
-
-
-def read_links(folder: str) -> Read | None:
+def read_links(folder: str) -> FleetFiles | None:
     """The same of what was measured between two nodes; None where that was nothing."""
     path = Path(folder, LINKS)
     return read(str(path)) if any(each.name.endswith(SUFFIXES) for each in path.glob("*")) else None
+
+
+def node_names(text: str) -> list[str]:
+    """Each name of nodes as Slurm writes them, "n[1-3,07],rack[1-2]n[1-4]", at most MOST of them.
+
+    What is no range between brackets stands for itself.
+    """
+    return list(itertools.islice((name for one in _ONE.findall(text) for name in _of_list(one)), MOST))
+
+
+def _of_list(one: str) -> Iterator[str]:
+    literal, *rest = re.split(r"\[([^\]]*)\]", one, maxsplit=1)
+    if not rest:
+        yield literal
+        return
+    numbers, after = rest
+    for number in _numbers(numbers):
+        for following in _of_list(after):
+            yield f"{literal}{number}{following}"
+
+
+def _numbers(ranges: str) -> Iterator[str]:
+    """Of "1-3,07", with the zeros that the first number of a range begins with."""
+    for each in ranges.split(","):
+        found = _RANGE.fullmatch(each)
+        if found is None:
+            yield each
+        else:
+            first, last = found[1], found[2] or found[1]
+            yield from (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))
 
 
 def judged_of(nodes: Mapping[str, FleetNode], known: Vocabulary) -> JudgedValues:

@@ -18,7 +18,7 @@ from primbench.results.metrics import METRICS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from primbench.fleet.folder import JudgedValues, Read
+    from primbench.fleet.folder import FleetFiles, JudgedValues
     from primbench.fleet.kinds import Peers
     from primbench.fleet.node import FleetNode, NodeValue, Vocabulary
     from primbench.spec.case import Case
@@ -164,39 +164,43 @@ def outlying_of(judged: JudgedValues, limits: JudgedLimits, peers: Peers) -> dic
 
 
 def summarize(
-    folder: str, held: Read, earlier: tuple[str, Read] | None = None, links: Read | None = None, what: str | None = None
+    folder: str,
+    held: FleetFiles,
+    earlier: tuple[str, FleetFiles] | None = None,
+    links: FleetFiles | None = None,
+    what: str | None = None,
 ) -> Fleet:
     """All nodes side by side. folder: by name. earlier: the same of a fleet to set beside it. links: between its nodes,
     which are summed up as a fleet is: a link is what has a file of its own. what: else nodes, or each node's GPUs.
     """
-    members, known, judged = held
-    what = what or _what_they_are(members.nodes)
-    kinds = kinds_of(members.nodes)
-    peers = peers_of(members.nodes, kinds)
+    nodes, known, judged = held.nodes, held.known, held.judged
+    what = what or _what_they_are(nodes)
+    kinds = kinds_of(nodes)
+    peers = peers_of(nodes, kinds)
     allowed = limits_of(judged, known.cases, peers)
-    cases = cases_of(members.nodes, known, judged, allowed, peers)
-    majority = Majority(members.nodes, known)
-    unlike = {name: majority.unlike(node) for name, node in members.nodes.items()}
-    deviating = deviating_of(members.nodes, known)
-    found = list(unhealthy(members.nodes, cases, outlying_of(judged, allowed, peers), unlike, deviating))
+    cases = cases_of(nodes, known, judged, allowed, peers)
+    majority = Majority(nodes, known)
+    unlike = {name: majority.unlike(node) for name, node in nodes.items()}
+    deviating = deviating_of(nodes, known)
+    found = list(unhealthy(nodes, cases, outlying_of(judged, allowed, peers), unlike, deviating))
     return Fleet(
         folder=folder,
-        nodes=list(members.nodes),
-        missing=members.missing,
-        unnamed=members.unnamed,
-        unreadable=members.unreadable,
+        nodes=list(nodes),
+        missing=held.missing,
+        unnamed=held.unnamed,
+        unreadable=held.unreadable,
         false_alarms=FALSE_ALARMS,
         cases=cases,
-        unhealthy=with_causes(found, members.nodes, cases, unlike, peers),
-        varied=majority.varied(members.nodes),
+        unhealthy=with_causes(found, nodes, cases, unlike, peers),
+        varied=majority.varied(nodes),
         kinds=kinds,
         notes=[
             f"{name}: replaced by a later file of its {what}" + ("" if is_same else OTHER_BOOT)
-            for name, is_same in members.replaced.items()
+            for name, is_same in held.replaced.items()
         ],
         against=against(*earlier, held) if earlier else None,
         what=what,
-        ends=_slow_ends(members.nodes, {each.node for each in found if each.outlying}),
+        ends=_slow_ends(nodes, {each.node for each in found if each.outlying}),
         links=None if links is None else summarize(f"{folder}/{LINKS}", links, what="link"),
     )
 

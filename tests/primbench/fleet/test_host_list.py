@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from primbench.fleet.host_list import MOST, node_names
+from primbench.fleet.folder import MOST, node_names
 
 
 @pytest.mark.parametrize(
