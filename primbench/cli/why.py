@@ -144,7 +144,7 @@ command = GroupedCommand(
         *_shared(),
     ],
     help="Find the settings that make one place slower than another, and prove it.\n\n"
-         "FAST and SLOW are arms, as `primbench study --arm` takes them. Of all that they differ in some is put into "
+         "FAST and SLOW are arms, as `primbench study` takes them. Of all that they differ in some is put into "
          "the fast place at a time, in fresh processes that take turns, until it is known what makes SLOW slow. "
          "Further pairs prove that in both directions: added to FAST it harms, taken from SLOW it heals. Of several "
          "cases that one is asked about in which the two differ most.\n\n"

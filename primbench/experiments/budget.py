@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 START_S = {"numpy": 0.7}
 """Of a worker, until it takes its first case, by backend; OTHER_START_S of one that imports more."""
 OTHER_START_S = 3.0
+JOINED_S = 3.0
+"""Of a case whose ranks start for it alone, as those of a network do; the ranks of a collective start once for all."""
 METRICS_ON_GPU = 5  # that are sampled for the least time each, as few are noisy there; on a CPU one is, or for longer
 TRIED_FLOP_PER_S, MOST_TRIED_S = 1e11, 8.0
 """Of a step of a model for which cuDNN tries algorithms, at most for so long."""
@@ -30,15 +32,17 @@ def expected_s(case: Case) -> float:
     """How long a case may take, by its primitive, device and method. The kept results files hold these to a factor
     of two in all.
     """
-    set_up_s = _set_up_s(case.primitive)[case.device != "cpu"] + _tried_s(case)
+    set_up_s = _set_up_s(case) + _tried_s(case)
     return set_up_s if case.method.dry_run else set_up_s + sampled_s(case)
 
 
-def _set_up_s(primitive: str) -> tuple[float, float]:
+def _set_up_s(case: Case) -> float:
     try:
-        return problem_class(primitive).set_up_s
+        problem = problem_class(case.primitive)
     except InvalidRequest:  # of an installation with more primitives
-        return Problem.set_up_s
+        return Problem.set_up_s[case.device != "cpu"]
+    joined_s = JOINED_S if case.ranks > 1 and problem.work != "collective" else 0.0
+    return problem.set_up_s[case.device != "cpu"] + joined_s
 
 
 def _tried_s(case: Case) -> float:

@@ -33,6 +33,8 @@ from .watching.test_causes import CALM, CAUSES, JOB
 
 __all__ = ["place"]
 
+pytestmark = pytest.mark.timeout(1200)  # all commands over all that is recorded, twice
+
 ROOT = Path(__file__).parents[2]
 TREES = sorted(path.stem for path in (ROOT / "tests/trees").glob("*.json"))
 STUDIES = sorted((ROOT / "suites/reference/studies").glob("*.xz"))

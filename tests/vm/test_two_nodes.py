@@ -50,7 +50,7 @@ print(json.dumps({
 # Marks half of 64 touched pages as automatic NUMA balancing does it, which begins after a second of CPU time.
 MARKED_PAGES = """
 import ctypes, json, mmap
-from primbench.numa.pages import Extent, look
+from primbench.numa.pages import HostExtent, look
 
 HALF = 32 * mmap.PAGESIZE
 block = mmap.mmap(-1, 2 * HALF)
@@ -58,7 +58,8 @@ block[:] = bytes([1]) * len(block)
 start = ctypes.addressof(ctypes.c_char.from_buffer(block))
 PROT_NONE = 0
 assert 0 == ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), ctypes.c_size_t(HALF), PROT_NONE)
-looks = [look([extent], []) for extent in (Extent(start, HALF), Extent(start + HALF, HALF), Extent(start, 2 * HALF))]
+looks = [look([extent], []) for extent in
+         (HostExtent(start, HALF), HostExtent(start + HALF, HALF), HostExtent(start, 2 * HALF))]
 print(json.dumps([[each.read_by, each.by_node] for each in looks]))
 """
 

@@ -216,8 +216,10 @@ COMPLETIONS = {
     "study --arm apptainer:cpu": [
         f"apptainer:{key}=" for key in ("cpus", "cpuset", "cpu-weight", "cpu-node", "cpu-kind")
     ],
-    "study --arm host:r": ["host:read-rate="],
-    "study --arm ssh:gpu7,r": ["ssh:gpu7,runtime=", "ssh:gpu7,read-rate=", "ssh:gpu7,root="],
+    "study --arm host:re": ["host:read-rate="],
+    "study --arm ssh:gpu7,re": ["ssh:gpu7,read-rate="],
+    "study --arm ssh:gpu7,ro": ["ssh:gpu7,root="],
+    "study --arm ssh:gpu7,ru": ["ssh:gpu7,runtime="],
     "help whi": ["which-node"],
     "list ": ["primitives", "models", "backends", "suites"],
     "model fathom_s": ["fathom_seq2seq", "fathom_speech"],

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import msgspec
 import pytest
 from click.testing import Result
 
-from .examined import Document
+from .examined import Document, decoded
 
 SECCOMP = Path(__file__).parents[2] / "seccomp.py"
 # Its name is no UTF-8, as one that the kernel cut in the middle of a letter.
@@ -44,7 +43,7 @@ def start() -> Iterator[Start]:
 
 
 def examined(invoke: Invoke, pid: int) -> Document:
-    return msgspec.json.decode(invoke("doctor", "--pid", pid, "--json", "-").stdout, type=Document)
+    return decoded(invoke("doctor", "--pid", pid, "--json", "-").stdout)
 
 
 def test_what_is_found_is_the_other_process_s(invoke: Invoke, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,14 +107,14 @@ def test_of_another_user_s_what_is_refused_is_unknown_with_the_command_that_show
     if os.geteuid() != 0:
         pytest.skip("to become another user takes root")
     look = (
-        "import os, sys, msgspec; from pathlib import Path; from primbench.doctor import checks, place\n"
-        "place.look(); place.look(pid=os.getpid())\n"  # imports all there is, which another user may not read
+        "import os, sys, msgspec; from pathlib import Path; from primbench.doctor import place, table\n"
+        "place.look(); table.examine(place.look(pid=os.getpid()))\n"  # imports all, which another user may not read
         "os.setuid(65534); found = place.look(pid=int(sys.argv[1]))\n"
-        "print(msgspec.json.encode({'place': found, 'findings': checks.examine(found)}).decode())"
+        "print(msgspec.json.encode({'place': found, 'findings': table.examine(found)}, enc_hook=str).decode())"
     )
     pid = start(prepare=lambda: os.sched_setaffinity(0, {0}) if 0 in os.sched_getaffinity(0) else None)
     done = subprocess.run([sys.executable, "-P", "-c", look, str(pid)], capture_output=True, check=True)
-    found = msgspec.json.decode(done.stdout, type=Document)
+    found = decoded(done.stdout)
     software = found.place.environment.software
     assert (None, f"/proc/{pid}/environ: EACCES") == (software.variables, software.missing["variables"])
     assert (None, f"/proc/{pid}/maps: EACCES") == (software.libraries, software.missing["libraries"])
@@ -154,4 +153,4 @@ def test_the_container_of_a_client_that_knows_its_process(
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     found = invoke("doctor", "--container", "job", "--json", "-")
-    assert pid == msgspec.json.decode(found.stdout, type=Document).place.pid
+    assert pid == decoded(found.stdout).place.pid

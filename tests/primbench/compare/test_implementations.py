@@ -71,6 +71,7 @@ def explained(made_study: MadeStudy) -> Explain:
     return told
 
 
+@pytest.mark.wheel
 @pytest.mark.skipif(missing("torch") is not None, reason="torch is not installed")
 def test_libraries_say_what_they_took_and_nothing_else_is_lost() -> None:
     import torch
@@ -84,6 +85,7 @@ def test_libraries_say_what_they_took_and_nothing_else_is_lost() -> None:
         assert [True] == [each.is_reference for each in reference or [] if each.library == "oneDNN"]
 
 
+@pytest.mark.wheel
 @pytest.mark.skipif(missing("torch") is not None, reason="torch is not installed")
 def test_whoever_asks_libraries_himself_is_not_asked_over() -> None:
     found, printed = taken("bfloat16", ONEDNN_VERBOSE="1", MKL_VERBOSE="1")

@@ -501,7 +501,7 @@ def test_absent_driver_is_a_reason(ask: Ask) -> None:
 
 
 def test_a_job_s_gpu_is_one_on_which_it_has_a_context(ask: Ask, stub: str) -> None:
-    use = "msgspec.to_builtins(gpus.Reader(nvml.boards(), contextlib.ExitStack())([31, 32]))"  # one look
+    use = "msgspec.to_builtins(gpus.GpuReader(nvml.boards(), contextlib.ExitStack())([31, 32]))"  # one look
     ((gpu,),) = ask(stub, use, STUB_PIDS="31,40", STUB_REASONS="0x4")
     expected = {
         "busy_fraction": 0.4, "memory_fraction": 0.07, "sm_clock_max_hz": 1.98e9, "held_by": {"sw power cap": 1.0},
