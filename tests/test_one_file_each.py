@@ -117,7 +117,7 @@ SETTING = """    Setting(
         parse=OneOf("yes"), process=lambda _: _ignore(prctl(38, 1)),  # PR_SET_NO_NEW_PRIVS
         shows=(("confinement", "no_new_privileges"),),
         unlike=lambda asked, found, seen: None if found else "that they do",
-        moves=("start-up",), without=takes_none("sealed_off"),
+        moves=("start-up",),
     ),
     _rlimit("core","""
 SUITE = """gemm = [{ m = 16, n = 16, k = 16 }]

@@ -203,8 +203,8 @@ def _without(compared: ArmComparison, arm: Arm, parts: Sequence[Activity]) -> It
         return
     may_differ = _differing(compared) & settable(arm)
     for field, row in SETTINGS.items():
-        if row.without and field in may_differ and not set(parts).isdisjoint(row.moves):
-            yield replace(arm, **row.without(arm))
+        if field in may_differ and not set(parts).isdisjoint(row.moves):
+            yield replace(arm, **row.left_out(arm))
 
 
 def _differing(compared: ArmComparison) -> set[str | None]:

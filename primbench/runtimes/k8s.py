@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from primbench.runtimes import afar, host
 from primbench.runtimes.engine import new_name
-from primbench.runtimes.invocation import Invocation, answer, options, version
+from primbench.runtimes.invocation import Invocation, client, options
 from primbench.runtimes.runtime import RefusalWords, Runtime, met_by
 from primbench.spec.arm import asked
 
@@ -25,26 +26,20 @@ LONGEST_S = 86_400  # after which the cluster ends a pod that nobody was left to
 CONTAINER = "worker"
 
 
-def found() -> tuple[str | None, str]:
-    """Why it cannot be used, or None, and the version of the client here. No cluster is asked."""
-    reason, line = answer(["kubectl", "version", "--client"])
-    return reason, version(line)
-
-
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
     """In the pod the arm is a host."""
     name, manifest = new_name(), folder / "pod.json"
     manifest.write_bytes(msgspec.json.encode(pod(arm, name)))
     order = afar.order_there(arm, REACHED_BY, command, gpus=gpus)
-    client = ["kubectl", *options(arm, "kubectl")]
+    kubectl = ["kubectl", *options(arm, "kubectl")]
     return Invocation(
         before=[
-            [*client, "create", f"--filename={manifest}"],
-            [*client, "wait", "--for=condition=Ready", f"--timeout={READY_WITHIN_S}s", f"pod/{name}"],
+            [*kubectl, "create", f"--filename={manifest}"],
+            [*kubectl, "wait", "--for=condition=Ready", f"--timeout={READY_WITHIN_S}s", f"pod/{name}"],
         ],
-        worker=[*client, "exec", "--stdin", f"--container={CONTAINER}", name, "--", *afar.first_command(arm)],
+        worker=[*kubectl, "exec", "--stdin", f"--container={CONTAINER}", name, "--", *afar.first_command(arm)],
         first=afar.parcel(order),
-        after=[[*client, "delete", "--ignore-not-found", "--now", f"pod/{name}"]],
+        after=[[*kubectl, "delete", "--ignore-not-found", "--now", f"pod/{name}"]],
     )
 
 
@@ -69,7 +64,7 @@ def pod(arm: Arm, name: str) -> dict[str, Any]:
     }
     for row, value in asked(arm, "pod"):
         if row.pod is not None:
-            row.pod(spec, container, value)
+            row.pod(spec, value)
     metadata = {"name": name, "labels": {"app.kubernetes.io/name": "primbench"}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
@@ -81,7 +76,7 @@ def _events(arm: Arm) -> str:
 RUNTIME = Runtime(
     rank=82,
     mechanisms=host.RUNTIME.mechanisms,
-    found=found,
+    found=partial(client, "kubectl", "version", "--client"),  # no cluster is asked
     launch=launch,
     refusals=(
         RefusalWords(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -127,8 +128,8 @@ class Setting(NamedTuple):
     """By a control group of this machine."""
     process: Callable[[Any], None] | None = None
     """What a process does to itself, before it becomes the worker: all that this starts inherits it."""
-    pod: Callable[[dict[str, Any], dict[str, Any], Any], None] | None = None
-    """Changes the manifest of a pod, given its specification, the container in it and the value."""
+    pod: Callable[[dict[str, Any], Any], None] | None = None
+    """Changes the specification of a pod."""
     surroundings: Callable[[Surroundings, Any], None] | None = None
     """Changes the variables that the worker is started with."""
     seen_to: tuple[str, ...] = ()
@@ -152,7 +153,8 @@ class Setting(NamedTuple):
     moves: tuple[Activity, ...] = ()
     """Parts of workloads that it can move."""
     without: Callable[[Any], dict[str, Any]] | None = None
-    """Of an arm: its fields without the setting, by which the next experiment takes it away."""
+    """Of an arm: its fields without the setting, where that is more than the default of its own; by these the next
+    experiment takes it away."""
     is_alone: bool = False
     """Whether processes that take turns would not show it."""
     ingredient: ContainerIngredient | None = None
@@ -187,6 +189,10 @@ class Setting(NamedTuple):
         """Whether it is of variables, each of which has a key of its own: KEY.NAME=VALUE."""
         return bool(self.kind == dict[str, str])
 
+    def left_out(self, arm: Any) -> dict[str, Any]:
+        """An arm's settings without it, by field."""
+        return self.without(arm) if self.without else {self.field: self.default}
+
     def shown(self, value: Any) -> str:
         """The value alone."""
         if self.is_each:
@@ -198,11 +204,6 @@ class Setting(NamedTuple):
         if self.is_each:
             return ",".join(f"{self.key}.{name}={self.write(each)}" for name, each in value.items())
         return f"{self.key}={self.write(value)}"
-
-
-def takes_none(field: str) -> Callable[[Any], dict[str, Any]]:
-    """``without`` of a setting that is left out."""
-    return lambda arm: {field: None}
 
 
 def positive(key: str, wanted: str) -> Callable[[Any, Any], str | None]:
@@ -218,3 +219,23 @@ def engines(of_value: Callable[[Any], Pairs]) -> dict[str, Callable[[Any], Pairs
 def option(name: str, write: Callable[[Any], object] = str) -> Callable[[Any], Pairs]:
     """One option, with the value in a form of its own."""
     return lambda value: [(name, write(value))]
+
+
+def one_file(controller: str, v1: str, v2: str, systemd: str, write: Callable[[Any], object] = str) -> ControlGroup:
+    """``group`` of a value that is in one file of each version, and in one property, in the same form."""
+    files = (lambda value, root, name=name: [(name, write(value))] for name in (v1, v2, systemd))
+    return ControlGroup(controller, *files)
+
+
+OF_CONTAINER = ("containers", 0)
+"""Where the specification of a pod has the worker's container."""
+
+
+def entry(*path: str | int, write: Callable[[Any], object] = str) -> Callable[[dict[str, Any], Any], None]:
+    """``pod`` of a value that is in one place of the specification."""
+    *way, last = path
+
+    def change(spec: Any, value: Any) -> None:
+        functools.reduce(lambda held, name: held[name], way, spec)[last] = write(value)
+
+    return change

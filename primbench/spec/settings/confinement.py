@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from primbench.errors import InvalidRequest
-from primbench.spec.setting import ON_CPU, ContainerIngredient, Setting, engines
+from primbench.spec.setting import OF_CONTAINER, ON_CPU, ContainerIngredient, Setting, engines, entry, option
 from primbench.spec.settings.limits import SHM
 from primbench.spec.values import OneOf, names, write_names
 from primbench.system.capabilities import capabilities
@@ -23,6 +23,7 @@ _ANOTHER_USER = "an image that runs as another user than root, or {runtime} with
 _NOT_ALLOWED = "{runtime} stands in another place, or was not allowed to: leave {key} out, or be root"
 _OF_ENGINES = ("docker", "podman")  # filters that are here
 _ALLOWED = ("private", "none", "host")
+_is_host = "host".__eq__
 
 
 def names_a_file(seccomp: str | None) -> bool:
@@ -39,10 +40,9 @@ def _apptainer_filter(seccomp: str) -> Pairs:
     return [("--security", None if seccomp in ("default", "unconfined") else f"seccomp:{seccomp}")]
 
 
-def _pod_filter(spec: dict[str, Any], container: dict[str, Any], seccomp: str) -> None:
+def _pod_filter(seccomp: str) -> dict[str, str]:
     of_cluster = {"default": "RuntimeDefault", "unconfined": "Unconfined"}.get(seccomp)
-    of_node = {"type": "Localhost", "localhostProfile": seccomp}
-    container["securityContext"]["seccompProfile"] = {"type": of_cluster} if of_cluster else of_node
+    return {"type": of_cluster} if of_cluster else {"type": "Localhost", "localhostProfile": seccomp}
 
 
 def _other_filter(asked: str, found: str, seen: SeenByWorker) -> str | None:
@@ -88,13 +88,6 @@ def _drop(container: Container, dropped: tuple[str, ...]) -> None:
     container.capabilities -= _single(dropped)
 
 
-def _pod_capabilities(what: str) -> Callable[[dict[str, Any], dict[str, Any], tuple[str, ...]], None]:
-    def change(spec: dict[str, Any], container: dict[str, Any], found: tuple[str, ...]) -> None:
-        container["securityContext"]["capabilities"][what] = [*found]
-
-    return change
-
-
 def _absent(asked: tuple[str, ...], held: list[str], seen: SeenByWorker) -> str | None:
     """Which capabilities asked for are absent; of ALL, another set in each runtime, any one will do."""
     absent = [name for name in asked if name not in ("ALL", *seen.arm.cap_drop) and f"CAP_{name}" not in held]
@@ -130,13 +123,6 @@ def _oci_network(container: Container, network: str) -> None:
         container.share("network")
 
 
-def _pod_shares(field: str) -> Callable[[dict[str, Any], dict[str, Any], str], None]:
-    def change(spec: dict[str, Any], container: dict[str, Any], value: str) -> None:
-        spec[field] = value == "host"
-
-    return change
-
-
 def _oci_ipc(container: Container, ipc: str) -> None:
     if ipc == "host":
         container.share("ipc", "/dev/shm")
@@ -156,7 +142,8 @@ FILTER = Setting(
     "Filter of system calls: default, unconfined or a profile's file; with crun and runc docker and podman are the "
     "filters of those.", "unconfined",
     options=engines(_filter_option("seccomp")) | {"apptainer": _apptainer_filter},
-    oci=lambda container, name: container.filter_by(name), pod=_pod_filter,
+    oci=lambda container, name: container.filter_by(name),
+    pod=entry(*OF_CONTAINER, "securityContext", "seccompProfile", write=_pod_filter),
     shows=(
         ("confinement", "seccomp"), ("confinement", "seccomp_filters"), ("confinement", "io_uring"),
         ("confinement", "speculation_store_bypass"), ("confinement", "speculation_indirect_branch"),
@@ -172,7 +159,7 @@ ROWS = (
         "cap-add", "cap_add", tuple[str, ...], "Capabilities beyond those that the runtime gives; ALL is all of them.",
         "SYS_NICE+SYS_PTRACE", parse=_capabilities, write=write_names, default=(), check=_are_capabilities,
         options=engines(_each("--cap-add")) | {"apptainer": _joined("--add-caps")},
-        oci=_add, pod=_pod_capabilities("add"),
+        oci=_add, pod=entry(*OF_CONTAINER, "securityContext", "capabilities", "add", write=list),
         shows=(("confinement", "set_mempolicy"), ("confinement", "mbind")), fact=("confinement", "capabilities"),
         unlike=_absent, mend=_ANOTHER_USER,
         moves=("copy", "everything on the CPU"),
@@ -183,7 +170,7 @@ ROWS = (
         "cap-drop", "cap_drop", tuple[str, ...], "Capabilities that the runtime would give; ALL is all of them.", "ALL",
         parse=_capabilities, write=write_names, default=(), check=_are_capabilities,
         options=engines(_each("--cap-drop")) | {"apptainer": _joined("--drop-caps")},
-        oci=_drop, pod=_pod_capabilities("drop"),
+        oci=_drop, pod=entry(*OF_CONTAINER, "securityContext", "capabilities", "drop", write=list),
         fact=("confinement", "capabilities"), unlike=_left, mend=_ANOTHER_USER,
     ),
     Setting(
@@ -192,12 +179,12 @@ ROWS = (
         parse=OneOf("private", "host", "none", "overlay"),
         options={
             "docker": lambda network: [("--network", "bridge" if network == "private" else network)],
-            "podman": lambda network: [("--network", network)],
+            "podman": option("--network"),
             "apptainer": lambda network: [
                 ("--net", network != "host"), ("--network", "none" if network == "none" else None),
             ],
         },
-        oci=_oci_network, pod=_pod_shares("hostNetwork"), seen_to=("ranks",),
+        oci=_oci_network, pod=entry("hostNetwork", write=_is_host), seen_to=("ranks",),
         values=dict.fromkeys(("docker", "podman", "apptainer", "oci"), _ALLOWED)
         | {"ranks": ("private", "overlay", "host"), "pod": ("private", "host")},
         shows=(("confinement", "namespaces", "net"),), unlike=_other_namespace("net"), mend=_NOT_ALLOWED,
@@ -207,9 +194,8 @@ ROWS = (
     Setting(
         "ipc", "ipc", Literal["private", "host"] | None, "Namespace of System V IPC and /dev/shm: private or host.",
         "host", parse=OneOf("private", "host"),
-        options=engines(lambda ipc: [("--ipc", ipc)])
-        | {"apptainer": lambda ipc: [("--ipc", ipc == "private")]},
-        oci=_oci_ipc, pod=_pod_shares("hostIPC"),
+        options=engines(option("--ipc")) | {"apptainer": option("--ipc", "private".__eq__)},
+        oci=_oci_ipc, pod=entry("hostIPC", write=_is_host),
         shows=(("confinement", "namespaces", "ipc"),), unlike=_other_namespace("ipc"), mend=_NOT_ALLOWED,
         moves=("collective",), without=lambda arm: {"ipc": "host", SHM.field: None},
         ingredient=ContainerIngredient(4, "ipc and small shm", "host", lambda engine, room: "private"),

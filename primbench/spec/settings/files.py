@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from primbench.errors import InvalidRequest
-from primbench.spec.setting import OF_FILES, ON_CPU, ContainerIngredient, Setting, engines, takes_none
+from primbench.spec.setting import OF_FILES, ON_CPU, ContainerIngredient, Setting, engines
 from primbench.spec.values import OneOf, path, paths, write_names
 
 if TYPE_CHECKING:
@@ -62,20 +62,20 @@ ROWS = (
         "tmpfs", "tmpfs", tuple[str, ...], "Empty folders in memory.", "/data+/scratch",
         parse=paths, write=write_names, default=(),
         options=engines(_tmpfs), oci=_in_memory, seen_to=("mounts",), rule="files",
-        moves=OF_FILES, without=lambda arm: {"tmpfs": ()},
+        moves=OF_FILES,
     ),
     Setting(
         "fuse-overlay", "fuse_overlay", tuple[str, ...],
         "Folders of this machine that are shown through fuse-overlayfs.", "/data",
         parse=paths, write=write_names, default=(), seen_to=("overlays",), rule="files",
         shows=(("confinement", "far_mounts"),),
-        moves=OF_FILES, without=lambda arm: {"fuse_overlay": ()}, programs=bool, of_this_machine=True,
+        moves=OF_FILES, programs=bool, of_this_machine=True,
     ),
     Setting(
         "preload", "preload", str | None, "A library of this machine that is put before all others (LD_PRELOAD).",
         "/usr/lib/libjemalloc.so.2", parse=path, check=_said_once, surroundings=_put_first,
         shows=(("software", "preloads"),), unlike=_not_loaded,
         mend="see whether it is a library for this machine's programs (file, ldd)",
-        moves=(*ON_CPU, *OF_FILES), without=takes_none("preload"), programs=bool, of_this_machine=True,
+        moves=(*ON_CPU, *OF_FILES), programs=bool, of_this_machine=True,
     ),
 )  # fmt: skip

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import InvalidRequest
-from primbench.spec.setting import Setting
+from primbench.spec.setting import OF_CONTAINER, Setting, entry, option
 from primbench.spec.values import OneOf, node, numbers, path, whole, write_names, write_numbers
 
 if TYPE_CHECKING:
@@ -29,15 +29,7 @@ def _labels(text: str) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def _pod_gpus(spec: dict[str, Any], container: dict[str, Any], gpus: int) -> None:
-    container["resources"]["limits"]["nvidia.com/gpu"] = str(gpus)
-
-
-def _pod_node(spec: dict[str, Any], container: dict[str, Any], name: str) -> None:
-    spec["nodeSelector"]["kubernetes.io/hostname"] = name
-
-
-def _pod_labels(spec: dict[str, Any], container: dict[str, Any], labels: tuple[str, ...]) -> None:
+def _pod_labels(spec: dict[str, Any], labels: tuple[str, ...]) -> None:
     spec["nodeSelector"].update(label.split("=", 1) for label in labels)
 
 
@@ -48,7 +40,8 @@ FIRST = (
     ),
     Setting(
         "node", "node", str | None, "The node, by the name that Slurm or Kubernetes has for it.", "n17",
-        check=_is_like("node", _NODE, "the name of one, such as n17"), seen_to=("slurm",), pod=_pod_node, is_place=True,
+        check=_is_like("node", _NODE, "the name of one, such as n17"), seen_to=("slurm",),
+        pod=entry("nodeSelector", "kubernetes.io/hostname"), is_place=True,
     ),
     Setting(
         "runtime", "runtime_there", str | None,
@@ -72,7 +65,8 @@ FIRST = (
 )  # fmt: skip
 LAST = (
     Setting(
-        "gpus", "gpus", int | None, "How many GPUs a pod has.", "1", parse=whole, pod=_pod_gpus,
+        "gpus", "gpus", int | None, "How many GPUs a pod has.", "1", parse=whole,
+        pod=entry(*OF_CONTAINER, "resources", "limits", "nvidia.com/gpu"),
     ),
     Setting(
         "selector", "selector", tuple[str, ...], "Labels that a node of the cluster must have.", "pool=h100+zone=a",
@@ -80,12 +74,12 @@ LAST = (
     ),
     Setting(
         "context", "context", str | None, "The context of kubectl.", "lab",
-        options={"kubectl": lambda name: [("--context", name)]}, is_place=True,
+        options={"kubectl": option("--context")}, is_place=True,
         check=_is_like("context", _WORD, "the name of one, as `kubectl config get-contexts` shows them"),
     ),
     Setting(
         "namespace", "namespace", str | None, "The namespace of the cluster.", "bench",
-        options={"kubectl": lambda name: [("--namespace", name)]}, is_place=True,
+        options={"kubectl": option("--namespace")}, is_place=True,
         check=_is_like("namespace", _NODE, "the name of one, as `kubectl get namespaces` shows them"),
     ),
 )  # fmt: skip

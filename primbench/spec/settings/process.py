@@ -10,7 +10,7 @@ import resource
 from typing import TYPE_CHECKING, Any, Literal
 
 from primbench.errors import InvalidRequest
-from primbench.spec.setting import OF_FILES, ON_CPU, WAITING, Setting, engines, option, takes_none
+from primbench.spec.setting import OF_FILES, ON_CPU, WAITING, Setting, engines, option
 from primbench.spec.settings.processor import other_cpus, some_numbers
 from primbench.spec.values import (
     NO_LIMIT,
@@ -119,8 +119,7 @@ def _rlimit(
         parse=unlimited(parse_size if size else whole), write=write_unlimited(write_size if size else str),
         options=engines(ulimit) if has_option else {}, oci=oci,
         process=lambda soft: resource.setrlimit(kind, _in_force(kind, soft)),
-        shows=(fact,), unlike=unlike, unlimited=True,
-        moves=moves, without=takes_none(field) if moves else None,
+        shows=(fact,), unlike=unlike, unlimited=True, moves=moves,
     )  # fmt: skip
 
 
@@ -129,15 +128,14 @@ ROWS = (
         "policy", "policy", Literal["other", "batch", "idle", "fifo", "rr"] | None,
         "Scheduling policy; fifo and rr with their least priority.", "batch", parse=OneOf(*_POLICIES),
         process=_schedule,
-        shows=(("limits", "scheduling"),), unlike=_is_met,
-        moves=(*ON_CPU, *OF_FILES), without=takes_none("policy"),
+        shows=(("limits", "scheduling"),), unlike=_is_met, moves=(*ON_CPU, *OF_FILES),
     ),
     Setting(
         "affinity", "affinity", tuple[int, ...] | None,
         "CPUs that it is bound to before it starts, as taskset does.", "0-3+8",
         parse=numbers, write=write_numbers, check=some_numbers("affinity"), process=_bind,
         fact=("limits", "cpus_allowed"), unlike=other_cpus, is_alone=True,
-        moves=ON_CPU, without=takes_none("affinity"),
+        moves=ON_CPU,
     ),
     Setting(
         "umask", "umask", str | None, "Permissions that new files do not get, in octal.", "0077", parse=_octal,
@@ -147,22 +145,19 @@ ROWS = (
     Setting(
         "timer-slack", "timer_slack_ns", int | None, "By how much the kernel may be late to wake it.", "1ms",
         parse=_slack_ns, write=_write_slack, process=lambda slack_ns: _ignore(prctl(SET_TIMERSLACK, slack_ns)),
-        shows=(("limits", "timer_slack_ns"),), unlike=_is_met,
-        moves=(*ON_CPU, *OF_FILES), without=takes_none("timer_slack_ns"),
+        shows=(("limits", "timer_slack_ns"),), unlike=_is_met, moves=(*ON_CPU, *OF_FILES),
     ),
     Setting(
         "mdwe", "mdwe", Literal["yes"] | None,
         "That no page becomes executable that was writable, as systemd's MemoryDenyWriteExecute= has it (Linux 6.3).",
         "yes", parse=OneOf("yes"), process=lambda _: _ignore(prctl(SET_MDWE, MDWE_REFUSE_EXEC_GAIN)),
-        shows=(("confinement", "executable_pages"),), unlike=_other_pages,
-        moves=ON_CPU, without=takes_none("mdwe"),
+        shows=(("confinement", "executable_pages"),), unlike=_other_pages, moves=ON_CPU,
     ),
     Setting(
         "thp", "huge_pages", Literal["yes", "no"] | None,
         "Whether its memory may be made of transparent huge pages.", "no", parse=OneOf("yes", "no"),
         process=lambda allowed: _ignore(prctl(SET_THP_DISABLE, int(allowed == "no"))),
-        shows=(("confinement", "transparent_hugepage_disabled"),), unlike=_other_huge_pages,
-        moves=ON_CPU, without=takes_none("huge_pages"),
+        shows=(("confinement", "transparent_hugepage_disabled"),), unlike=_other_huge_pages, moves=ON_CPU,
     ),
     _rlimit("core", "Size of a core dump.", "0B", ("limits", "core_bytes"), size=True),
     _rlimit(

@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import InvalidRequest
 from primbench.spec.setting import (
+    OF_CONTAINER,
     OF_FILES,
     ON_CPU,
     ContainerIngredient,
     ControlGroup,
     Setting,
+    entry,
+    one_file,
     option,
-    takes_none,
 )
 from primbench.spec.values import amount, numbers, whole, write_amount, write_numbers
 from primbench.system.cgroups import USUAL_SHARES, USUAL_WEIGHT
 from primbench.system.files import format_cpu_list
 
 if TYPE_CHECKING:
-    from primbench.spec.setting import Container, SeenByWorker
+    from primbench.spec.setting import SeenByWorker
 
 PERIOD_US = 100_000
 MOST_WEIGHT = 10_000  # of a control group v2
@@ -98,29 +100,20 @@ def _be_nice(niceness: int) -> None:
         _SESSION.write_text(str(niceness))
 
 
-def _set_quota(container: Container, cpus: float) -> None:
-    container.limit("cpu", quota=_quota_us(cpus), period=PERIOD_US)
-
-
-def _pod_cpus(spec: dict[str, Any], container: dict[str, Any], cpus: float) -> None:
-    container["resources"]["limits"]["cpu"] = write_amount(cpus)
-
-
 ROWS = (
     Setting(
         "cpus", "cpus", float | None, "CPUs' worth of time at most: a quota.", "2",
         parse=amount, write=write_amount, check=_is_time,
         options=dict.fromkeys(("docker", "podman", "apptainer"), option("--cpus", write_amount)),
-        oci=_set_quota,
+        oci=lambda container, cpus: container.limit("cpu", quota=_quota_us(cpus), period=PERIOD_US),
         group=ControlGroup(
             "cpu",
             lambda cpus, _: [("cpu.cfs_period_us", PERIOD_US), ("cpu.cfs_quota_us", _quota_us(cpus))],
             lambda cpus, _: [("cpu.max", f"{_quota_us(cpus)} {PERIOD_US}")],
             lambda cpus, _: [("CPUQuota", f"{round(cpus * 100)}%")],
         ),
-        pod=_pod_cpus,
-        shows=(("limits", "cpu_quota"), ("limits", "cpu_period_s")), unlike=_other_quota, unlimited=True,
-        moves=ON_CPU, without=takes_none("cpus"),
+        pod=entry(*OF_CONTAINER, "resources", "limits", "cpu", write=write_amount),
+        shows=(("limits", "cpu_quota"), ("limits", "cpu_period_s")), unlike=_other_quota, unlimited=True, moves=ON_CPU,
         ingredient=ContainerIngredient(8, "CPU quota", asked="Add a quota of so many CPUs' time, too."),
     ),
     Setting(
@@ -128,29 +121,17 @@ ROWS = (
         parse=numbers, write=write_numbers, check=some_numbers("cpuset"),
         options=dict.fromkeys(("docker", "podman", "apptainer"), option("--cpuset-cpus", format_cpu_list)),
         oci=lambda container, cpus: container.limit("cpu", cpus=format_cpu_list(cpus)),
-        group=ControlGroup(
-            "cpuset",
-            lambda cpus, _: [("cpuset.cpus", format_cpu_list(cpus))],
-            lambda cpus, _: [("cpuset.cpus", format_cpu_list(cpus))],
-            lambda cpus, _: [("AllowedCPUs", format_cpu_list(cpus))],
-        ),
+        group=one_file("cpuset", "cpuset.cpus", "cpuset.cpus", "AllowedCPUs", format_cpu_list),
         shows=(("limits", "cpus_allowed"),), unlike=other_cpus,
-        moves=ON_CPU, without=takes_none("cpuset"), ingredient=ContainerIngredient(9, "CPUs of another node"),
+        moves=ON_CPU, ingredient=ContainerIngredient(9, "CPUs of another node"),
     ),
     Setting(
         "mems", "mems", tuple[int, ...] | None, "Memory nodes that it may take memory of.", "0",
         parse=numbers, write=write_numbers, check=some_numbers("mems"),
         options=dict.fromkeys(("docker", "podman", "apptainer"), option("--cpuset-mems", format_cpu_list)),
         oci=lambda container, nodes: container.limit("cpu", mems=format_cpu_list(nodes)),
-        group=ControlGroup(
-            "cpuset",
-            lambda nodes, _: [("cpuset.mems", format_cpu_list(nodes))],
-            lambda nodes, _: [("cpuset.mems", format_cpu_list(nodes))],
-            lambda nodes, _: [("AllowedMemoryNodes", format_cpu_list(nodes))],
-        ),
-        shows=(("limits", "memory_nodes_allowed"),),
-        unlike=_other_nodes,
-        moves=ON_CPU, without=takes_none("mems"),
+        group=one_file("cpuset", "cpuset.mems", "cpuset.mems", "AllowedMemoryNodes", format_cpu_list),
+        shows=(("limits", "memory_nodes_allowed"),), unlike=_other_nodes, moves=ON_CPU,
     ),
     Setting(
         "cpu-weight", "cpu_weight", int | None,
@@ -164,14 +145,13 @@ ROWS = (
             lambda weight, _: [("cpu.weight", weight)],
             lambda weight, _: [("CPUWeight", weight)],
         ),
-        shows=(("limits", "cpu_weight"),), unlike=_other_weight, unlimited=True,
-        moves=(*ON_CPU, *OF_FILES), without=takes_none("cpu_weight"),
+        shows=(("limits", "cpu_weight"),), unlike=_other_weight, unlimited=True, moves=(*ON_CPU, *OF_FILES),
     ),
     Setting(
         "nice", "niceness", int | None, "Niceness of its processes, from -20, the first to have a CPU, to 19.", "10",
         parse=_niceness, process=_be_nice,
         shows=(("limits", "niceness"), ("limits", "session_niceness")),
         unlike=lambda asked, found, seen: None if found == asked else f"niceness {found}",
-        moves=(*ON_CPU, *OF_FILES), without=takes_none("niceness"),
+        moves=(*ON_CPU, *OF_FILES),
     ),
 )  # fmt: skip

@@ -109,7 +109,7 @@ def _of_entries(
 
     return Setting(
         key, field, dict[str, str], what, "PATH=/opt/bin", default={}, check=are_lists, surroundings=surroundings,
-        fact=("software", "variables"), unlike=unlike, moves=(*ON_CPU, *OF_FILES), without=lambda arm: {field: {}},
+        fact=("software", "variables"), unlike=unlike, moves=(*ON_CPU, *OF_FILES),
         programs=bool, of_this_machine=True,
     )  # fmt: skip
 

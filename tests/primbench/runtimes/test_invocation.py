@@ -21,8 +21,8 @@ from primbench.runtimes.invocation import CACHES, Invocation, cdi_names_gpus, gp
 from primbench.runtimes.table import check, known, launch
 from primbench.spec.arm import arm_of, parse_arm
 from primbench.spec.settings import FIRST_KEYS
+from primbench.spec.settings.limits import Disk
 from primbench.system.capabilities import capabilities
-from primbench.system.disks import Disk
 from primbench.system.files import Mount, read_mounts
 
 NAME = "primbench-0123"
@@ -36,7 +36,7 @@ def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "new_name", lambda: NAME)
     monkeypatch.setattr(engine, "cdi_names_gpus", lambda: False)
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (9, 99))
-    monkeypatch.setattr("primbench.spec.settings.limits.disks", lambda root: [Disk("8:0", "/dev/sda")])
+    monkeypatch.setattr("primbench.spec.settings.limits.disks", lambda root=None: [Disk("8:0", "/dev/sda")])
     monkeypatch.setattr(engine, "gpu_files", lambda: ["/dev/nvidia0", "/dev/nvidiactl"])
 
 

@@ -58,7 +58,7 @@ def test_what_a_row_tells_is_there(row: Setting) -> None:
         assert meaning_of(FactId(*fact)).words or fact[1] == "namespaces"
     assert all(row.field == showing(FactId(*fact)) for fact in row.shows), "another row has the fact"
     assert {*row.moves} <= {*get_args(Activity)}
-    assert (row.without is None) == (row.moves == ())
+    assert row.without is None or row.moves
     assert row.unlike is None or row.checked is not None
     assert row.what.endswith(".")
 
