@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from primbench.errors import InvalidRequest
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, make_skeleton, read_only
 from primbench.runtimes.images.builder import DEFAULT_TAG, Builder, ImageRequest, arguments
-from primbench.runtimes.invocation import Invocation, answer, options, variables, version
+from primbench.runtimes.invocation import Invocation, client, options, variables
 from primbench.runtimes.mounts import overlays
 from primbench.runtimes.runtime import Runtime, Signs, no_image
 
@@ -20,12 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from primbench.spec.arm import Arm
-
-
-def found() -> tuple[str | None, str]:
-    """Why it cannot be used, or None, and its version."""
-    reason, line = answer(["apptainer", "--version"])
-    return reason, version(line)
 
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
@@ -65,7 +60,7 @@ def build(request: ImageRequest) -> list[str]:
 RUNTIME = Runtime(
     rank=30,
     mechanisms=engine.MECHANISMS | {"apptainer", "process"},
-    found=found,
+    found=partial(client, "apptainer", "--version"),
     launch=launch,
     signs=Signs(
         variables=("APPTAINER_NAME", "APPTAINER_CONTAINER"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import make_skeleton
-from primbench.runtimes.invocation import Invocation, answer
+from primbench.runtimes.invocation import Invocation, client
 from primbench.runtimes.runtime import DOCKER_SHM_BYTES, Engine, Runtime, Signs, no_image
 
 if TYPE_CHECKING:
@@ -14,11 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from primbench.spec.arm import Arm
-
-
-def found() -> tuple[str | None, str]:
-    """Why it cannot be used, or None, and its version. The client alone starts nothing: the server is asked."""
-    return answer(["docker", "version", "--format", "{{.Server.Version}}"])
 
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
@@ -45,7 +41,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
 RUNTIME = Runtime(
     rank=10,
     mechanisms=engine.MECHANISMS | {"docker"},
-    found=found,
+    found=partial(client, "docker", "version", "--format", "{{.Server.Version}}"),  # a client alone starts nothing
     launch=launch,
     signs=Signs(
         is_value=True,

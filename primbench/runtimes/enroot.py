@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from primbench.errors import InvalidRequest
-from primbench.runtimes.invocation import Invocation, answer, env_options, variables, version
+from primbench.runtimes.invocation import Invocation, client, env_options, variables
 from primbench.runtimes.runtime import RefusalWords, Runtime, Signs, no_image
 
 if TYPE_CHECKING:
@@ -27,12 +28,6 @@ NO_SHELL = RefusalWords(
     lambda arm: f"enroot starts everything by a shell, and image {arm.image} has none",
 )
 _QUOTED = re.compile(r"""["'].*["']\s*""")
-
-
-def found() -> tuple[str | None, str]:
-    """Why it cannot be used, or None, and its version."""
-    reason, line = answer(["enroot", "version"])
-    return reason, version(line)
 
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
@@ -65,7 +60,7 @@ def refuse_what_gets_lost(arm: Arm, inside: Mapping[str, str]) -> None:
 RUNTIME = Runtime(
     rank=50,
     mechanisms=frozenset({"image", "surroundings", "process"}),
-    found=found,
+    found=partial(client, "enroot", "version"),
     launch=launch,
     signs=Signs(mount="/.lock"),
     refusals=(

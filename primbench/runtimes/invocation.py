@@ -148,6 +148,12 @@ def answers(command: Sequence[str], environment: Mapping[str, str] | None = None
     return None, printed  # ch-run tells its version on stderr
 
 
+def client(*command: str) -> tuple[str | None, str]:
+    """Why a program cannot be used here, or None, and its version, by a command that prints that."""
+    reason, line = answer(command)
+    return reason, version(line)
+
+
 def version(text: str) -> str:
     """The first version number in a line, such as "1.2.3"; the whole line where it has none."""
     found = re.search(r"[0-9]+\.[0-9]+[0-9A-Za-z.+~-]*", text)

@@ -17,7 +17,7 @@ import msgspec
 from primbench.errors import FileError, InvalidRequest
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton, mounted_below
-from primbench.runtimes.invocation import PATH, Invocation, answer, gpu_files, variables, version
+from primbench.runtimes.invocation import PATH, Invocation, client, gpu_files, variables
 from primbench.runtimes.mounts import overlays
 from primbench.runtimes.runtime import DOCKER_SHM_BYTES
 from primbench.spec.arm import Arm, asked
@@ -47,10 +47,10 @@ _QUIET = ["nosuid", "noexec", "nodev"]
 
 def found(program: str) -> tuple[str | None, str]:
     """Why it cannot be used, or None, and its version."""
-    reason, line = answer([program, "--version"])
+    reason, version = client(program, "--version")
     if reason is None and os.geteuid() != 0:
         reason = f"{program} needs root here"
-    return reason, version(line)
+    return reason, version
 
 
 def launch(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import resource
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import make_skeleton
-from primbench.runtimes.invocation import Invocation, answer
+from primbench.runtimes.invocation import Invocation, client
 from primbench.runtimes.runtime import Engine, Runtime, Signs, no_image
 from primbench.system.files import read_number
 
@@ -19,11 +20,6 @@ if TYPE_CHECKING:
 
 
 USUAL_FILES = 2**20  # that it asks for
-
-
-def found() -> tuple[str | None, str]:
-    """Why it cannot be used, or None, and its version."""
-    return answer(["podman", "version", "--format", "{{.Client.Version}}"])
 
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
@@ -60,7 +56,7 @@ def _granted(kind: int, usual: int) -> str:
 RUNTIME = Runtime(
     rank=20,
     mechanisms=engine.MECHANISMS | {"podman"},
-    found=found,
+    found=partial(client, "podman", "version", "--format", "{{.Client.Version}}"),
     launch=launch,
     signs=Signs(
         is_value=True,

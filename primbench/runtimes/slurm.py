@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from primbench.errors import InvalidRequest
 from primbench.runtimes import afar, enroot, host
-from primbench.runtimes.invocation import Invocation, answer, answers, version
+from primbench.runtimes.invocation import Invocation, answer, answers, client
 from primbench.runtimes.runtime import RefusalWords, Runtime, met_by
 from primbench.system.processes import folder_of, parent
 
@@ -39,8 +39,8 @@ _STEP, _TASK = 2, 3  # columns of `scontrol listpids`; of a process that is no t
 
 def found() -> tuple[str | None, str]:
     """Why it cannot be used, or None, and the version of the client here."""
-    reason, line = answer(["srun", "--version"])
-    return reason or _no_job(), version(line)
+    reason, version = client("srun", "--version")
+    return reason or _no_job(), version
 
 
 def _no_job() -> str | None:

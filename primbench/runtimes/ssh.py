@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from typing import TYPE_CHECKING
 
 from primbench.runtimes import afar, host
-from primbench.runtimes.invocation import Invocation, answer, version
+from primbench.runtimes.invocation import Invocation, client
 from primbench.runtimes.runtime import RefusalWords, Runtime, met_by
 
 if TYPE_CHECKING:
@@ -26,12 +27,6 @@ OPTIONS = {
     "ClearAllForwardings": "yes",  # of ports, which a second connection finds taken
     "RemoteCommand": "none",
 }
-
-
-def found() -> tuple[str | None, str]:
-    """Why it cannot be used, or None, and the version of the client here."""
-    reason, line = answer(["ssh", "-V"])
-    return reason, version(line)
 
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
@@ -80,7 +75,7 @@ def _refusals() -> tuple[RefusalWords, ...]:
 RUNTIME = Runtime(
     rank=80,
     mechanisms=host.RUNTIME.mechanisms,
-    found=found,
+    found=partial(client, "ssh", "-V"),
     launch=launch,
     refusals=(*_refusals(), *afar.REFUSALS),
     gpus="see nvidia-smi there",
