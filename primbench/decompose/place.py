@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from primbench.decompose.timed import timed
-from primbench.environment import container, limits, machine
+from primbench.environment import container
+from primbench.environment.limits import Limits
+from primbench.environment.machine import Machine
+from primbench.environment.reading import group_of
 from primbench.results.record import model_of
 from primbench.spec.captured import StepPlace
 
@@ -17,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from primbench.decompose.timed import Timed
-    from primbench.environment.limits import Limits
-    from primbench.environment.machine import Machine
     from primbench.results.record import Record, Worker
     from primbench.spec.captured import Captured
 
@@ -28,7 +29,7 @@ def here() -> StepPlace:
     root = Path("/")
     torch = sys.modules.get("torch")
     gpu = torch.cuda.get_device_name() if torch is not None and torch.cuda.is_initialized() else None
-    return _place(machine.collect(root), limits.collect(root), container.detect(root).name, gpu)
+    return _place(group_of(Machine, root), group_of(Limits, root), container.detect(root).name, gpu)
 
 
 def as_it_ran(captured: Captured | None, workers: Iterable[Worker], records: Iterable[Record]) -> Timed | None:

@@ -89,15 +89,12 @@ def _unread(group: Mapping[str, Any], facts: Mapping[str, Fact], reason: str) ->
 
 def _folders(own: Confinement, other: Confinement) -> dict[str, dict[str, str]]:
     """Of each folder what is of matter where the other place has another."""
-    pairs = {
-        "filesystems": (_mount, own.filesystems, other.filesystems or {}),
-        "access_times": (_noted, own.access_times, other.access_times or {}),
-    }
-    return {
-        field: {what: of(how, theirs.get(what)) for what, how in ours.items()}
-        for field, (of, ours, theirs) in pairs.items()
-        if ours is not None
-    }
+    found: dict[str, dict[str, str]] = {}
+    for field, shown in (("filesystems", _mount), ("access_times", _noted)):
+        ours, theirs = getattr(own, field), getattr(other, field) or {}
+        if ours is not None:
+            found[field] = {what: shown(how, theirs.get(what)) for what, how in ours.items()}
+    return found
 
 
 def _mount(where: str, other: str | None) -> str:
@@ -119,7 +116,8 @@ def _loaded(software: Software, other: Software, missing: dict[str, str]) -> dic
     if software.preloads is not None:
         found["preloads"] = _preloads(software.preloads)
     if software.providers is not None:
-        found["providers"] = _providers(software.providers, other.providers or {})
+        theirs = other.providers or {}
+        found["providers"] = {what: _provider(file, theirs.get(what)) for what, file in software.providers.items()}
     if software.blas is None:
         missing["kernels"] = missing["blas"]
         return found
@@ -134,17 +132,12 @@ def _preloads(preloads: dict[str, list[Library]]) -> dict[str, list[str]]:
     return {where: [f"{file.name}, {_build(file)}" for file in files] for where, files in preloads.items()}
 
 
-def _providers(providers: dict[str, Library], others: dict[str, Library]) -> dict[str, str]:
-    return {what: _provider(file, others.get(what)) for what, file in providers.items()}
-
-
 def _of_blas(blas: list[Blas]) -> dict[str, Any]:
     """The libraries, and of each one the kernels that it chose by the CPU."""
-    chosen = sorted({each.name for each in blas if each.architecture})
-    return {
-        "blas": sorted(" ".join(filter(None, [each.name, each.version])) for each in blas),
-        "kernels": {name: _kernels(blas, name) for name in chosen},
-    }
+    chosen: dict[str, list[str]] = {}
+    for name, architecture in sorted((each.name, each.architecture) for each in blas if each.architecture):
+        chosen.setdefault(name, []).append(architecture)
+    return {"blas": sorted(" ".join(filter(None, [each.name, each.version])) for each in blas), "kernels": chosen}
 
 
 def _builds(files: list[Library], others: list[Library]) -> list[str]:
@@ -168,10 +161,6 @@ def _provider(file: Library, other: Library | None) -> str:
     if is_c_library(file):
         return "the C library"
     return build if other is not None and [build] == _builds([other], [file]) else f"{file.path}, {_build(file)}"
-
-
-def _kernels(blas: list[Blas], name: str) -> list[str]:
-    return sorted(each.architecture for each in blas if each.name == name and each.architecture)
 
 
 def _devices(devices: dict[str, Any]) -> dict[str, Any]:

@@ -16,13 +16,12 @@ from primbench.environment import disks as of_disks
 from primbench.environment import filesystems as folders
 from primbench.environment.container import ContainerRuntime
 from primbench.environment.filesystems import FILES_OF, SHARED_MEMORY
-from primbench.environment.reading import read_all
 from primbench.numa import mempolicy
 from primbench.quantities import Amount, Seconds, Whole
 from primbench.system import capabilities as rights
 from primbench.system import loopback as of_sockets
 from primbench.system.files import attempt, labelled_bytes, labelled_value, read_mounts, utf8, whole_number
-from primbench.system.meaning import Fact, facts_of
+from primbench.system.meaning import Fact
 from primbench.system.namespaces import FIRST_NAMESPACES
 from primbench.system.prctl import GET_THP_DISABLE, prctl
 from primbench.system.processes import folder_of, named, processes
@@ -72,7 +71,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     seccomp_filters: Annotated[Whole | None, _told("How many filters of system calls stand behind one another.",
         "/proc/self/status Seccomp_filters", _status_number("Seccomp_filters"), "filters")] = None
     no_new_privileges: Annotated[bool | None, _told("Whether no program that it starts gets more rights than it has.",
-        "/proc/self/status NoNewPrivs", _no_new_privileges)] = None
+        "/proc/self/status NoNewPrivs", lambda root, pid: _status_number("NoNewPrivs")(root, pid) != 0)] = None
     speculation_store_bypass: Annotated[str | None, _told(
         "The kernel's words for how loads are kept from passing stores in this process.",
         "/proc/self/status Speculation_Store_Bypass", _status("Speculation_Store_Bypass"), "mitigations")] = None
@@ -125,8 +124,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         "set_mempolicy(), refused before it changes anything", _permission("set_mempolicy"), "memory",
         by_doctor=True)] = None
     mbind: Annotated[str | None, _own("Allowed, or the name of the error, by a call that changes nothing.",
-        "mbind(), refused before it changes anything", _permission("mbind"), "memory",
-        by_doctor=True)] = None
+        "mbind(), refused before it changes anything", _permission("mbind"), "memory", by_doctor=True)] = None
     move_pages: Annotated[str | None, _own("Allowed, or the name of the error, by a call that changes nothing.",
         "move_pages() of one page, asking only", _permission("move_pages"))] = None
     io_uring: Annotated[str | None, _own("Allowed, or the name of the error, by a call that changes nothing.",
@@ -155,11 +153,11 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         "/proc/self/maps [uprobes]", _probed, by_doctor=True, noted_from=0.0)] = None
     loopback: Annotated[dict[str, str] | None, _own(
         "What connects processes of one machine by sockets: mtu, queue (which may hold packets), TCP's settings.",
-        "SIOCGIFMTU and RTM_GETQDISC of lo, /proc/sys/net/ipv4/tcp_*", of_sockets.loopback,
-        entry=_of_loopback, noted_from=0.0)] = None
+        "SIOCGIFMTU and RTM_GETQDISC of lo, /proc/sys/net/ipv4/tcp_*", of_sockets.loopback, entry=_of_loopback,
+        noted_from=0.0)] = None
     locked_bytes: Annotated[Whole | None, Fact(
         "Memory that is never given back and is there as soon as it is asked for (mlockall).",
-        "/proc/self/status VmLck", _locked_bytes)] = None
+        "/proc/self/status VmLck", lambda root, pid: labelled_bytes(folder_of(root, pid) / "status", "VmLck"))] = None
     tracer: Annotated[str | None, _told(
         "Number and name of the process that traces this one, such as 4242 (strace); none.",
         "/proc/self/status TracerPid", tracer_of, varies=True, by_doctor=True, noted_from=0.0)] = None
@@ -168,10 +166,6 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         "/proc/*/fd: perf_event, bpf-raw-tracepoint", _watchers, varies=True, noted_from=math.inf)] = None
     # fmt: on
     missing: dict[str, str] = {}
-
-
-def collect(root: Path, pid: int = 0) -> Confinement:
-    return Confinement(**read_all(facts_of(Confinement), root, pid))
 
 
 def _status(label: str) -> Callable[[Path, int], str]:
@@ -187,10 +181,6 @@ def _seccomp(root: Path, pid: int) -> str:
     if not 0 <= mode < len(_SECCOMP):
         raise ValueError(f"/proc/self/status: Seccomp {mode} is not known")
     return _SECCOMP[mode]
-
-
-def _no_new_privileges(root: Path, pid: int) -> bool:
-    return _status_number("NoNewPrivs")(root, pid) != 0
 
 
 def _lsm_profile(root: Path, pid: int) -> str:
@@ -268,10 +258,6 @@ def _io_uring(root: Path) -> str:
 def _probed(root: Path, pid: int) -> bool:
     """By the page of instructions that the kernel has stepped over, which it maps at the first probe that is met."""
     return "[uprobes]" in (folder_of(root, pid) / "maps").read_text(errors="replace")
-
-
-def _locked_bytes(root: Path, pid: int) -> int:
-    return labelled_bytes(folder_of(root, pid) / "status", "VmLck")
 
 
 def tracer_of(root: Path, pid: int) -> str:

@@ -28,7 +28,8 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
 
     # fmt: off
     gpus: Annotated[list[Gpu] | None, Fact("The GPUs that this process sees, where they were asked for.",
-        "NVML; of another process, those that it has open", _gpus, layer="machine", entry=_of_one,
+        "NVML; of another process, those that it has open",
+        lambda root, pid: [gpu.described(each) for each in devices_of(root, pid)], layer="machine", entry=_of_one,
         asks_gpus=True)] = None
     gpu_files: Annotated[list[str] | None, _confined(
         "NVIDIA's device files, and /dev/dxg, by which WSL2 reaches GPUs of any maker.",
@@ -39,15 +40,15 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
         "/proc/driver/nvidia/version", lambda root, pid: rdma.driver_is_open(root), "driver", layer="machine")] = None
     mps_control: Annotated[bool | None, _confined(
         "Whether a multi-process service can be reached here, by its pipe's folder.",
-        "$CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_control, "mps")] = None
+        "$CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", lambda root, pid: _mps_pipe(root, pid).exists(), "mps")] = None
     mps_of_another: Annotated[bool | None, _confined("Whether that is of a user that is neither root nor this one.",
         "owner of the pipe in $CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_of_another, "mps")] = None
     cuda: Annotated[str | None, _confined("What CUDA answers when it is started here: CUDA_SUCCESS.",
         "cuInit()", cuda_driver.answer, "cuda-start", of_others=False, asks_gpus=True)] = None
     refused_files: Annotated[dict[str, str] | None, _confined(
         "Device files that CUDA opens and may not here, each with the error, as EPERM by a control group.",
-        "open() of the GPUs' device files", _refused_files, of_others=False, by_doctor=True, asks_gpus=True)
-    ] = None
+        "open() of the GPUs' device files", lambda root: cuda_driver.refused_files(root, _gpu_files(root, 0)),
+        of_others=False, by_doctor=True, asks_gpus=True)] = None
     gdrdrv_file: Annotated[bool | None, _confined("Whether the device file of GDRCopy is here.",
         "/dev/gdrdrv", lambda root, pid: (root_of(root, pid) / "dev/gdrdrv").exists(), by_doctor=True)] = None
     infiniband_files: Annotated[list[str] | None, _confined("Device files by which adapters are reached.",
@@ -71,10 +72,6 @@ def _not_asked(root: Path, pid: int) -> None:
     raise LookupError("not asked for")
 
 
-def _gpus(root: Path, pid: int) -> list[Gpu]:
-    return [gpu.described(device) for device in devices_of(root, pid)]
-
-
 def _gpu_files(root: Path, pid: int) -> list[str]:
     """Device files of GPUs below /dev, also those in folders such as /dev/nvidia-caps."""
     own_root = root_of(root, pid)
@@ -82,10 +79,6 @@ def _gpu_files(root: Path, pid: int) -> list[str]:
     device_files = [path for path in found if path.name.startswith("nvidia") or path.name == "dxg"]
     files = [inner for path in device_files for inner in (path.iterdir() if path.is_dir() else [path])]
     return sorted(utf8("/" + str(path.relative_to(own_root))) for path in files)
-
-
-def _refused_files(root: Path) -> dict[str, str]:
-    return cuda_driver.refused_files(root, _gpu_files(root, 0))
 
 
 def _driver_version(root: Path) -> str:
@@ -99,10 +92,6 @@ def _driver_version(root: Path) -> str:
 def _mps_pipe(root: Path, pid: int) -> Path:
     folder = environ_of(root, pid).get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"  # nvidia-cuda-mps-control(1)
     return root_of(root, pid) / folder.lstrip("/") / "control"
-
-
-def _mps_control(root: Path, pid: int) -> bool:
-    return _mps_pipe(root, pid).exists()
 
 
 def _mps_of_another(root: Path, pid: int) -> bool:

@@ -164,11 +164,8 @@ def _set_from_outside(software: Software) -> list[FactId]:
 
 
 def _of_same_work(change: Change, idle: set[FactId]) -> Change:
-    return replace(change, kind="varies") if change.field in idle or _is_done_without(change) else change
-
-
-def _is_done_without(change: Change) -> bool:
-    return None in (change.a, change.b) and meaning_of(change.field).beside
+    is_done_without = None in (change.a, change.b) and meaning_of(change.field).beside
+    return replace(change, kind="varies") if change.field in idle or is_done_without else change
 
 
 def _of_other_work(change: Change) -> Change:

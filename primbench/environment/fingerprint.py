@@ -9,11 +9,12 @@ from typing import Annotated
 import msgspec
 
 from primbench import __version__
-from primbench.environment import confinement, devices, limits, machine, software
+from primbench.environment import devices
 from primbench.environment.confinement import Confinement
 from primbench.environment.devices import Devices
 from primbench.environment.limits import Limits
 from primbench.environment.machine import Machine
+from primbench.environment.reading import group_of
 from primbench.environment.software import Software
 from primbench.numa.scan import described_nodes
 from primbench.numa.topology import Node
@@ -51,10 +52,10 @@ def collect(root: Path = Path("/"), pid: int = 0, *, gpus: bool) -> Environment:
     return Environment(
         time_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         primbench_version=__version__,
-        machine=machine.collect(root, pid),
-        limits=limits.collect(root, pid),
-        confinement=confinement.collect(root, pid),
-        software=software.collect(root, pid),
+        machine=group_of(Machine, root, pid, of_machine=True),
+        limits=group_of(Limits, root, pid),
+        confinement=group_of(Confinement, root, pid),
+        software=group_of(Software, root, pid),
         devices=devices.collect(root, pid, gpus=gpus),
         nodes=described_nodes(root, missing, pid),
         missing=missing,

@@ -6,12 +6,12 @@ import functools
 import math
 import os
 import resource
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from primbench.environment import threads
-from primbench.environment.reading import UNREAD, note_unread, read_all
+from primbench.environment.reading import UNREAD, note_unread
 from primbench.quantities import Amount, Seconds, Whole
 from primbench.system.cgroups import (
     USUAL_SHARES,
@@ -27,7 +27,7 @@ from primbench.system.cgroups import (
 )
 from primbench.system.cores import siblings
 from primbench.system.files import labelled_value, parse_cpu_list, read_number, whole_number
-from primbench.system.meaning import Fact, facts_of
+from primbench.system.meaning import Fact
 from primbench.system.memory import MEMORY_LIMITS, refaulted
 from primbench.system.namespaces import FIRST_NAMESPACES
 from primbench.system.prctl import GET_TIMERSLACK, prctl
@@ -52,92 +52,96 @@ _apart = functools.partial(Fact, layer="limits", more_is_slower=True, noted_from
 _counter = functools.partial(Fact, is_no_limit=True, noted_from=math.inf)
 
 
+def _soft(words: str, name: str, label: str, rule: str | None = None, **more: Any) -> Fact:
+    """A limit of getrlimit(2), by its name there and in /proc/PID/limits."""
+    kind = _RLIMIT_LOCKS if name == "LOCKS" else getattr(resource, f"RLIMIT_{name}")
+    return _limit(words, f"getrlimit(RLIMIT_{name})", soft_limit(kind, label), rule, **more)
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown where ``missing`` gives a reason under the field's name, and "no limit" where it does not."""
 
     # fmt: off
     cpus_allowed: Annotated[list[Whole], _limit("CPUs that it may run on, by affinity and cpuset together.",
-        "sched_getaffinity()", _cpus_allowed, "cpus", counts=True)]
+        "sched_getaffinity()", lambda root, pid: sorted(os.sched_getaffinity(pid)), "cpus", counts=True)]
     cores_allowed: Annotated[Whole | None, Fact("How many cores the CPUs are of that it may run on.",
-        "/sys/devices/system/cpu/cpuN/topology", _cores_allowed)] = None
+        "/sys/devices/system/cpu/cpuN/topology",
+        lambda root, pid: len({siblings(root, cpu) for cpu in os.sched_getaffinity(pid)}))] = None
     memory_nodes_allowed: Annotated[list[Whole] | None, _limit(
         "NUMA nodes that it may take memory from, by its cpuset.",
         "/proc/self/status Mems_allowed_list", _memory_nodes_allowed, "memory")] = UNREAD
     cpu_quota: Annotated[Amount | None, _limit(
         "CPUs' worth of time that the control groups grant, the smallest of those above this process.",
-        "control group: cpu.max or cpu.cfs_quota_us", _cpu_quota, "cpus", by_doctor=True)] = UNREAD
+        "control group: cpu.max or cpu.cfs_quota_us", lambda root, pid: _quota(root, pid)[0], "cpus",
+        by_doctor=True)] = UNREAD
     cpu_period_s: Annotated[Seconds | None, _limit("The period in which that quota may be used up.",
-        "control group: cpu.max or cpu.cfs_period_us", _cpu_period_s, "cpus", by_doctor=True)] = UNREAD
+        "control group: cpu.max or cpu.cfs_period_us", lambda root, pid: _quota(root, pid)[1], "cpus",
+        by_doctor=True)] = UNREAD
     memory_limit_bytes: Annotated[Whole | None, _limit(
         "Memory beyond which a control group refuses more or slows down who takes it, the smallest of those above.",
         "control group: memory.max, memory.high or memory.limit_in_bytes", _memory_limit_bytes, "memory",
         less_is_slower=True)] = UNREAD
     cpu_weight: Annotated[Whole | None, _limit(
         "The weight of the control groups above, the smallest, where it is below the usual 100: 1024 shares of v1.",
-        "control group: cpu.weight or cpu.shares", _cpu_weight, "priority", less_is_slower=True)
-    ] = UNREAD
+        "control group: cpu.weight or cpu.shares", _cpu_weight, "priority", less_is_slower=True)] = UNREAD
     niceness: Annotated[int | None, _limit("From -20, the first to come, to 19, the last, within its policy.",
-        "getpriority()", _niceness, "priority", more_is_slower=True, since="io_limits")] = UNREAD
+        "getpriority()", lambda root, pid: os.getpriority(os.PRIO_PROCESS, pid), "priority", more_is_slower=True,
+        since="io_limits")] = UNREAD
     session_niceness: Annotated[int | None, _limit(
         "The niceness beside programs of other sessions, among which a kernel with autogroups shares CPUs out first "
         "(sched(7)); 0 where it has none.",
         "/proc/self/autogroup", _session_niceness, "priority", more_is_slower=True, since="io_limits")] = UNREAD
     scheduling: Annotated[str | None, _limit("The scheduling policy, such as other, batch, idle or fifo.",
-        "sched_getscheduler()", _scheduling, "priority", since="io_limits")] = UNREAD
+        "sched_getscheduler()", lambda root, pid: threads.policy_of(pid), "priority", since="io_limits")] = UNREAD
     cpu_group_depth: Annotated[Whole | None, _limit(
         "How many control groups that share out CPU time it lies in, one within the other.",
-        "/proc/self/cgroup", _cpu_group_depth, "cpu-groups", layer="confinement",
-        is_no_limit=False, more_is_slower=True)] = None
+        "/proc/self/cgroup", _cpu_group_depth, "cpu-groups", layer="confinement", is_no_limit=False,
+        more_is_slower=True)] = None
     cgroup_version: Annotated[str | None, _limit("The control groups that are mounted here: v1, v2 or hybrid.",
         "/proc/self/mountinfo", lambda root, pid: cgroup_version(root))] = UNREAD
     periods: Annotated[Whole | None, _counter(
         "In how many periods of its quota the control group that was held back most has run, since it was made.",
-        "control group: cpu.stat nr_periods", _periods)] = UNREAD
+        "control group: cpu.stat nr_periods", lambda root, pid: _throttling(root, pid).get("nr_periods"))] = UNREAD
     throttled_periods: Annotated[Whole | None, _counter("In how many of these it was held back.",
-        "control group: cpu.stat nr_throttled", _throttled_periods)] = UNREAD
+        "control group: cpu.stat nr_throttled", lambda root, pid: _throttling(root, pid).get("nr_throttled"))] = UNREAD
     throttled_s: Annotated[Seconds | None, _counter("For how long it was held back.",
         "control group: cpu.stat throttled_usec or throttled_time", _throttled_s)] = UNREAD
     out_of_memory_kills: Annotated[Whole | None, _counter(
         "How many processes of the control groups were killed since memory ran out.",
         "control group: memory.events or memory.oom_control", _out_of_memory_kills)] = UNREAD
-    memlock_bytes: Annotated[Whole | None, _limit("Memory that may be locked, by the soft limit.",
-        "getrlimit(RLIMIT_MEMLOCK)", soft_limit(resource.RLIMIT_MEMLOCK, "Max locked memory"), "shared-memory")
-    ] = UNREAD
-    open_files: Annotated[Whole | None, _limit("How many files may be open at once, by the soft limit.",
-        "getrlimit(RLIMIT_NOFILE)", soft_limit(resource.RLIMIT_NOFILE, "Max open files"), "open-files",
-        by_doctor=True)] = UNREAD
-    stack_bytes: Annotated[Whole | None, _limit("What each thread is given room for, by the soft limit.",
-        "getrlimit(RLIMIT_STACK)", soft_limit(resource.RLIMIT_STACK, "Max stack size"), "stacks",
-        since="io_limits")] = UNREAD
-    address_space_bytes: Annotated[Whole | None, _limit("Addresses that may be in use, by the soft limit.",
-        "getrlimit(RLIMIT_AS)", soft_limit(resource.RLIMIT_AS, "Max address space"), "address-space",
-        less_is_slower=True, since="io_limits")] = UNREAD
-    file_size_bytes: Annotated[Whole | None, _limit("How large a file may be made, by the soft limit.",
-        "getrlimit(RLIMIT_FSIZE)", soft_limit(resource.RLIMIT_FSIZE, "Max file size"), "file-size",
-        less_is_slower=True, since="io_limits")] = UNREAD
-    cpu_time_limit_s: Annotated[Seconds | None, _limit(
+    memlock_bytes: Annotated[Whole | None, _soft("Memory that may be locked, by the soft limit.",
+        "MEMLOCK", "Max locked memory", "shared-memory")] = UNREAD
+    open_files: Annotated[Whole | None, _soft("How many files may be open at once, by the soft limit.",
+        "NOFILE", "Max open files", "open-files", by_doctor=True)] = UNREAD
+    stack_bytes: Annotated[Whole | None, _soft("What each thread is given room for, by the soft limit.",
+        "STACK", "Max stack size", "stacks", since="io_limits")] = UNREAD
+    address_space_bytes: Annotated[Whole | None, _soft("Addresses that may be in use, by the soft limit.",
+        "AS", "Max address space", "address-space", less_is_slower=True, since="io_limits")] = UNREAD
+    file_size_bytes: Annotated[Whole | None, _soft("How large a file may be made, by the soft limit.",
+        "FSIZE", "Max file size", "file-size", less_is_slower=True, since="io_limits")] = UNREAD
+    cpu_time_limit_s: Annotated[Seconds | None, _soft(
         "CPU time on all CPUs together after which a process is killed, by the soft limit.",
-        "getrlimit(RLIMIT_CPU)", soft_limit(resource.RLIMIT_CPU, "Max cpu time"), "cpu-time",
-        less_is_slower=True, since="io_limits")] = UNREAD
-    data_bytes: Annotated[Whole | None, _limit("Memory that it may write to, beside files, by the soft limit.",
-        "getrlimit(RLIMIT_DATA)", soft_limit(resource.RLIMIT_DATA, "Max data size"), "address-space",
-        less_is_slower=True)] = UNREAD
-    core_bytes: Annotated[Whole | None, _limit("The size of a core dump, by the soft limit.",
-        "getrlimit(RLIMIT_CORE)", soft_limit(resource.RLIMIT_CORE, "Max core file size"))] = UNREAD
-    message_queue_bytes: Annotated[Whole | None, _limit("Memory of POSIX message queues, by the soft limit.",
-        "getrlimit(RLIMIT_MSGQUEUE)", soft_limit(resource.RLIMIT_MSGQUEUE, "Max msgqueue size"))] = UNREAD
-    signals_pending_max: Annotated[Whole | None, _limit("Signals that may wait, by the soft limit.",
-        "getrlimit(RLIMIT_SIGPENDING)", soft_limit(resource.RLIMIT_SIGPENDING, "Max pending signals"))] = UNREAD
-    nice_limit: Annotated[Whole | None, _limit("By how much its niceness may be below 20, by the soft limit.",
-        "getrlimit(RLIMIT_NICE)", soft_limit(resource.RLIMIT_NICE, "Max nice priority"))] = UNREAD
-    realtime_priority_max: Annotated[Whole | None, _limit("Its priority under fifo and rr, by the soft limit.",
-        "getrlimit(RLIMIT_RTPRIO)", soft_limit(resource.RLIMIT_RTPRIO, "Max realtime priority"))] = UNREAD
+        "CPU", "Max cpu time", "cpu-time", less_is_slower=True, since="io_limits")] = UNREAD
+    data_bytes: Annotated[Whole | None, _soft("Memory that it may write to, beside files, by the soft limit.",
+        "DATA", "Max data size", "address-space", less_is_slower=True)] = UNREAD
+    core_bytes: Annotated[Whole | None, _soft("The size of a core dump, by the soft limit.",
+        "CORE", "Max core file size")] = UNREAD
+    message_queue_bytes: Annotated[Whole | None, _soft("Memory of POSIX message queues, by the soft limit.",
+        "MSGQUEUE", "Max msgqueue size")] = UNREAD
+    signals_pending_max: Annotated[Whole | None, _soft("Signals that may wait, by the soft limit.",
+        "SIGPENDING", "Max pending signals")] = UNREAD
+    nice_limit: Annotated[Whole | None, _soft("By how much its niceness may be below 20, by the soft limit.",
+        "NICE", "Max nice priority")] = UNREAD
+    realtime_priority_max: Annotated[Whole | None, _soft("Its priority under fifo and rr, by the soft limit.",
+        "RTPRIO", "Max realtime priority")] = UNREAD
     timer_slack_ns: Annotated[Whole | None, _limit("By how much the kernel may be late to wake it.",
-        "prctl(PR_GET_TIMERSLACK)", _timer_slack_ns, is_no_limit=False)] = None
-    resident_bytes: Annotated[Whole | None, _limit("Memory that may be resident, which Linux holds nobody to.",
-        "getrlimit(RLIMIT_RSS)", soft_limit(resource.RLIMIT_RSS, "Max resident set"))] = UNREAD
-    file_locks_max: Annotated[Whole | None, _limit("Locks of files, which Linux holds nobody to.",
-        "getrlimit(RLIMIT_LOCKS)", soft_limit(_RLIMIT_LOCKS, "Max file locks"))] = UNREAD
+        "prctl(PR_GET_TIMERSLACK)",
+        lambda root, pid: read_number(folder_of(root, pid) / "timerslack_ns") if pid else prctl(GET_TIMERSLACK),
+        is_no_limit=False)] = None
+    resident_bytes: Annotated[Whole | None, _soft("Memory that may be resident, which Linux holds nobody to.",
+        "RSS", "Max resident set")] = UNREAD
+    file_locks_max: Annotated[Whole | None, _soft("Locks of files, which Linux holds nobody to.",
+        "LOCKS", "Max file locks")] = UNREAD
     realtime_limit_s: Annotated[Seconds | None, _limit(
         "CPU time that a thread under fifo or rr may use without sleeping, after which its process is killed.",
         "getrlimit(RLIMIT_RTTIME)", _realtime_limit_s, "realtime-time", less_is_slower=True)] = UNREAD
@@ -151,31 +155,32 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         "Policies of threads that have another than the first one, such as idle, and how many these threads are.",
         "/proc/self/task, sched_getscheduler()", threads.thread_scheduling, "thread-order")] = None
     descriptors: Annotated[Whole | None, _counter("Files that were open when this was read, inherited ones among them.",
-        "/proc/self/fd", _descriptors)] = UNREAD
+        "/proc/self/fd",
+        lambda root, pid: len(os.listdir(folder_of(root, pid) / "fd" if pid else "/proc/self/fd")))] = UNREAD
     processes_max: Annotated[Whole | None, _limit(
         "Processes and threads that there may be in the control groups, the smallest of those above.",
-        "control group: pids.max", _processes_max, "processes", by_doctor=True)] = UNREAD
+        "control group: pids.max", lambda root, pid: min(_limits(root, pid, "pids", "pids.max"), default=None),
+        "processes", by_doctor=True)] = UNREAD
     processes_free: Annotated[Whole | None, _counter("How many more of them may start now.",
         "control group: pids.max and pids.current", _processes_free)] = UNREAD
     processes_refused: Annotated[Whole | None, _counter("How often one of them was refused.",
         "control group: pids.events max", _processes_refused)] = UNREAD
-    processes_own_max: Annotated[Whole | None, _limit(
+    processes_own_max: Annotated[Whole | None, _soft(
         "Processes and threads that its user may have, to which root is not held.",
-        "getrlimit(RLIMIT_NPROC)", soft_limit(resource.RLIMIT_NPROC, "Max processes"), "processes", by_doctor=True,
-        since="io_limits")
-    ] = UNREAD
+        "NPROC", "Max processes", "processes", by_doctor=True, since="io_limits")] = UNREAD
     io_limits: Annotated[list[str] | None, _limit(
         "Bytes and operations a second that the control groups grant of each disk, such as 8:0 rbps=1048576.",
-        "control group: io.max or blkio.throttle.*_device", _io_limits, "io-limits",
-        is_no_limit=False, since="io_limits")
-    ] = UNREAD
+        "control group: io.max or blkio.throttle.*_device", _io_limits, "io-limits", is_no_limit=False,
+        since="io_limits")] = UNREAD
     reread_bytes: Annotated[Whole | None, _counter(
         "Files that were read again since a memory limit had taken them out of the cache, since the group was made.",
-        "control group: memory.stat workingset_refault_file", _reread_bytes)] = UNREAD
+        "control group: memory.stat workingset_refault_file",
+        lambda root, pid: refaulted(folders_of(root, pid)).files_bytes)] = UNREAD
     shm_bytes: Annotated[Whole | None, _limit("The size of /dev/shm.",
-        "statvfs(/dev/shm)", _shm_bytes, "shared-memory")] = UNREAD
+        "statvfs(/dev/shm)", lambda root, pid: (found := _shm(root, pid)).f_blocks * found.f_frsize,
+        "shared-memory")] = UNREAD
     shm_free_bytes: Annotated[Whole | None, _counter("What is free of that.",
-        "statvfs(/dev/shm)", _shm_free_bytes)] = UNREAD
+        "statvfs(/dev/shm)", lambda root, pid: (found := _shm(root, pid)).f_bavail * found.f_frsize)] = UNREAD
     # fmt: on
     missing: dict[str, str] = {}
 
@@ -183,35 +188,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         note_unread(self)
 
 
-def collect(root: Path, pid: int = 0) -> Limits:
-    return Limits(**read_all(facts_of(Limits), root, pid))
-
-
-def _cpus_allowed(root: Path, pid: int) -> list[int]:
-    return sorted(os.sched_getaffinity(pid))
-
-
-def _cores_allowed(root: Path, pid: int) -> int:
-    return len({siblings(root, cpu) for cpu in os.sched_getaffinity(pid)})
-
-
 def _memory_nodes_allowed(root: Path, pid: int) -> list[int]:
     return list(parse_cpu_list(labelled_value(folder_of(root, pid) / "status", "Mems_allowed_list")))
 
 
-def _cpu_quota(root: Path, pid: int) -> float | None:
-    quota = _smallest_quota(root, pid)
-    return None if quota is None else quota[0]
-
-
-def _cpu_period_s(root: Path, pid: int) -> float | None:
-    quota = _smallest_quota(root, pid)
-    return None if quota is None else quota[1]
-
-
-def _smallest_quota(root: Path, pid: int) -> tuple[float, float] | None:
+def _quota(root: Path, pid: int) -> tuple[float, float] | tuple[None, None]:
     """CPUs granted and the period in seconds, of the control group above this process that grants least."""
-    return min((quota for folder in cgroup_folders("cpu", root, pid) if (quota := _quota_of(folder))), default=None)
+    quotas = filter(None, map(_quota_of, cgroup_folders("cpu", root, pid)))
+    return min(quotas, default=(None, None))
 
 
 def _quota_of(folder: Path) -> tuple[float, float] | None:
@@ -235,20 +219,12 @@ def _cpu_weight(root: Path, pid: int) -> int | None:
     return min((max(1, each) for each in weights if each < USUAL_WEIGHT), default=None)
 
 
-def _niceness(root: Path, pid: int) -> int:
-    return os.getpriority(os.PRIO_PROCESS, pid)
-
-
 def _session_niceness(root: Path, pid: int) -> int:
     """The file reads "/autogroup-25 nice 0"."""
     group, switch = folder_of(root, pid) / "autogroup", root / "proc/sys/kernel/sched_autogroup_enabled"
     if not switch.exists() or not read_number(switch) or not group.exists():
         return 0
     return int(group.read_text().rpartition(" nice ")[2])
-
-
-def _scheduling(root: Path, pid: int) -> str:
-    return threads.policy_of(pid)
 
 
 def _realtime_limit_s(root: Path, pid: int) -> float | None:
@@ -270,10 +246,6 @@ def _cpu_group_depth(root: Path, pid: int) -> int:
 def _memory_limit_bytes(root: Path, pid: int) -> int | None:
     found = (limit for name in MEMORY_LIMITS for limit in _limits(root, pid, "memory", name))
     return min((limit for limit in found if limit < V1_NO_LIMIT_BYTES), default=None)
-
-
-def _processes_max(root: Path, pid: int) -> int | None:
-    return min(_limits(root, pid, "pids", "pids.max"), default=None)
 
 
 def _processes_free(root: Path, pid: int) -> int | None:
@@ -312,17 +284,8 @@ def _v2_io(folder: Path) -> Iterator[str]:
 
 def _limits(root: Path, pid: int, controller: str, name: str) -> Iterator[int]:
     """The numbers in files such as memory.max of this process's control group and all above; none for max."""
-    for folder in cgroup_folders(controller, root, pid):
-        if (limit := limit_in(folder / name)) is not None:
-            yield limit
-
-
-def _periods(root: Path, pid: int) -> int | None:
-    return _throttling(root, pid).get("nr_periods")
-
-
-def _throttled_periods(root: Path, pid: int) -> int | None:
-    return _throttling(root, pid).get("nr_throttled")
+    found = (limit_in(folder / name) for folder in cgroup_folders(controller, root, pid))
+    return (limit for limit in found if limit is not None)
 
 
 def _throttled_s(root: Path, pid: int) -> float | None:
@@ -341,33 +304,10 @@ def _seconds(counters: dict[str, int]) -> float:
 
 
 def _out_of_memory_kills(root: Path, pid: int) -> int | None:
-    files = [
-        folder / name
-        for folder in cgroup_folders("memory", root, pid)
-        for name in ("memory.events", "memory.oom_control")
-    ]
-    counted = [found["oom_kill"] for path in files if "oom_kill" in (found := counters(path))]
-    return max(counted, default=None)
+    folders, names = cgroup_folders("memory", root, pid), ("memory.events", "memory.oom_control")
+    counted = (counters(folder / name).get("oom_kill") for folder in folders for name in names)
+    return max((each for each in counted if each is not None), default=None)
 
 
-def _timer_slack_ns(root: Path, pid: int) -> int:
-    """Of others a file tells."""
-    return read_number(folder_of(root, pid) / "timerslack_ns") if pid else prctl(GET_TIMERSLACK)
-
-
-def _descriptors(root: Path, pid: int) -> int:
-    return len(os.listdir(folder_of(root, pid) / "fd" if pid else "/proc/self/fd"))
-
-
-def _shm_bytes(root: Path, pid: int) -> int:
-    found = os.statvfs(root_of(root, pid) / "dev/shm")
-    return found.f_blocks * found.f_frsize
-
-
-def _shm_free_bytes(root: Path, pid: int) -> int:
-    found = os.statvfs(root_of(root, pid) / "dev/shm")
-    return found.f_bavail * found.f_frsize
-
-
-def _reread_bytes(root: Path, pid: int) -> int | None:
-    return refaulted(folders_of(root, pid)).files_bytes
+def _shm(root: Path, pid: int) -> os.statvfs_result:
+    return os.statvfs(root_of(root, pid) / "dev/shm")

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from primbench.environment import processor, rdma
-from primbench.environment.reading import read_all, word
+from primbench.environment.reading import word
 from primbench.quantities import Seconds, Whole
 from primbench.system import boot, cores, pci
 from primbench.system.cores import Cache, CpuKind
 from primbench.system.files import labelled_bytes, labelled_value, read_cpu_list, read_number
-from primbench.system.meaning import Fact, facts_of
+from primbench.system.meaning import Fact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +36,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown, with the reason in ``missing`` under the field's name."""
 
     # fmt: off
-    kernel: Annotated[str, _machine("The release of the kernel.", "uname()", _kernel, "kernel")]
-    architecture: Annotated[str, _machine("The kind of CPU, such as x86_64.", "uname()", _architecture, "machine")]
+    kernel: Annotated[str, _machine("The release of the kernel.", "uname()", lambda root: os.uname().release, "kernel")]
+    architecture: Annotated[str, _machine("The kind of CPU, such as x86_64.",
+        "uname()", lambda root: os.uname().machine, "machine")]
     boot_id: Annotated[str | None, Fact("The id of the kernel that runs, another one after each start.",
         "/proc/sys/kernel/random/boot_id", boot.boot_id, of_others=False)] = None
     os_name: Annotated[str | None, _machine("The name of the system around this process.",
@@ -45,7 +46,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     cpu_model: Annotated[str | None, _machine("The name of the first CPU, or the numbers that stand for it.",
         "/proc/cpuinfo", _cpu_model, "machine")] = None
     cpus_total: Annotated[Whole | None, _machine("How many CPUs are online.",
-        f"{_CPU}/online", _cpus_total, "machine")] = None
+        f"{_CPU}/online", lambda root: len(read_cpu_list(root / "sys/devices/system/cpu/online")), "machine")] = None
     memory_bytes: Annotated[Whole | None, _machine("Memory that the kernel has to give.",
         "/proc/meminfo MemTotal", _meminfo_bytes("MemTotal"), "machine")] = None
     memory_available_bytes: Annotated[Whole | None, Fact("What of that may be taken without swapping.",
@@ -64,14 +65,16 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     last_level_caches: Annotated[list[Cache] | None, _machine("Caches before memory, and the CPUs that share each.",
         f"{_CPU}/cpuN/cache", cores.last_level_caches, "machine")] = None
     clocksource: Annotated[str | None, _machine("What the kernel's clock is read from, such as tsc.",
-        "/sys/devices/system/clocksource", _clocksource, "clock")] = None
+        "/sys/devices/system/clocksource",
+        lambda root: word(root / "sys/devices/system/clocksource/clocksource0/current_clocksource"), "clock")] = None
     clock_s: Annotated[Seconds | None, _machine("What one reading of the clock takes that times everything.",
         "time.perf_counter_ns(), measured", _clock_s, varies=True)] = None
     clock_resolution_s: Annotated[Seconds | None, _machine("The smallest step of that clock that was seen.",
         "time.perf_counter_ns(), measured", _clock_resolution_s, varies=True)] = None
     governor: Annotated[str | None, _of_first_cpu(
         "What chooses the clock of the first CPU that this process may run on, such as performance.",
-        f"{_CPU}/cpuN/cpufreq/scaling_governor", _governor, "cpu-frequency")] = None
+        f"{_CPU}/cpuN/cpufreq/scaling_governor",
+        lambda root, pid: word(_first_cpu(root, pid) / "cpufreq/scaling_governor"), "cpu-frequency")] = None
     turbo: Annotated[bool | None, _machine("Whether clocks of CPUs may rise above the nominal one.",
         f"{_CPU}/intel_pstate/no_turbo or cpufreq/boost", _turbo, "cpu-frequency")] = None
     deepest_idle_s: Annotated[Seconds | None, _of_first_cpu(
@@ -84,16 +87,16 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     transparent_hugepage_shmem: Annotated[str | None, _thp("What shared memory is given in huge pages.",
         f"{_THP}/shmem_enabled", _transparent_hugepage("shmem_enabled"))] = None
     numa_balancing: Annotated[bool | None, _machine("Whether the kernel moves pages between NUMA nodes by itself.",
-        "/proc/sys/kernel/numa_balancing", _numa_balancing, "numa-balancing")] = None
+        "/proc/sys/kernel/numa_balancing", lambda root: read_number(root / "proc/sys/kernel/numa_balancing") != 0,
+        "numa-balancing")] = None
     lsm: Annotated[list[str] | None, _machine("The security modules at work.",
-        "/sys/kernel/security/lsm", _lsm)] = None
+        "/sys/kernel/security/lsm", lambda root: word(root / "sys/kernel/security/lsm").split(","))] = None
     iommu: Annotated[list[str] | None, _machine(
         "The kinds of IOMMU groups that NVIDIA's GPUs are in, such as identity or DMA, or none.",
         "/sys/bus/pci/devices/*/iommu_group/type", _iommu, "machine")] = None
     vectors: Annotated[list[str] | None, _machine("Extensions of the instruction set that compute on vectors.",
         "/proc/cpuinfo flags or Features", processor.vectors, "machine")] = None
-    emulator: Annotated[str | None, _of_first_cpu(
-        "The program that interprets this one, such as qemu-x86_64, or none.",
+    emulator: Annotated[str | None, _of_first_cpu("The program that interprets this one, such as qemu-x86_64, or none.",
         "/proc/thread-self/exe, /proc/cpuinfo", processor.emulator, "machine")] = None
     infiniband: Annotated[list[str] | None, _machine("Names of InfiniBand and RoCE adapters.",
         "/sys/class/infiniband", rdma.adapters, "network")] = None
@@ -133,19 +136,6 @@ _CLOCK_READINGS = 1000  # 0.05 ms, and 1 ms where each is a system call
 _ROUNDS = 5
 
 
-def collect(root: Path, pid: int = 0) -> Machine:
-    """pid: of the process by whose first CPU and program it is told."""
-    return Machine(**read_all(facts_of(Machine), root, pid, of_machine=True))
-
-
-def _kernel(root: Path) -> str:
-    return os.uname().release
-
-
-def _architecture(root: Path) -> str:
-    return os.uname().machine
-
-
 def _os_name(root: Path) -> str:
     text = (root / "etc/os-release").read_text()
     found = re.search(r'^PRETTY_NAME="?([^"\n]+)', text, re.MULTILINE)
@@ -163,15 +153,8 @@ def _cpu_model(root: Path) -> str:
     return f"implementer {labelled_value(path, 'CPU implementer')} part {labelled_value(path, 'CPU part')}"
 
 
-def _cpus_total(root: Path) -> int:
-    return len(read_cpu_list(root / "sys/devices/system/cpu/online"))
-
-
 def _meminfo_bytes(label: str) -> Callable[[Path], int]:
-    def read(root: Path) -> int:
-        return labelled_bytes(root / "proc/meminfo", label)
-
-    return read
+    return lambda root: labelled_bytes(root / "proc/meminfo", label)
 
 
 def _virtualization(root: Path) -> str:
@@ -199,10 +182,6 @@ def _mitigations(root: Path) -> dict[str, str]:
     return {path.name: word(path) for path in sorted(folder.iterdir())}
 
 
-def _clocksource(root: Path) -> str:
-    return word(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
-
-
 def _clock_s(root: Path) -> float:
     """Seconds that reading the clock takes, in the quickest of several rounds: slower ones were interrupted."""
     return min((readings[-1] - readings[0]) / (len(readings) - 1) for readings in _clock_readings()) / 1e9
@@ -219,10 +198,6 @@ def _clock_readings() -> list[list[int]]:
 
 def _first_cpu(root: Path, pid: int) -> Path:
     return root / f"sys/devices/system/cpu/cpu{min(os.sched_getaffinity(pid))}"
-
-
-def _governor(root: Path, pid: int) -> str:
-    return word(_first_cpu(root, pid) / "cpufreq/scaling_governor")
 
 
 def _turbo(root: Path) -> bool:
@@ -248,14 +223,6 @@ def _transparent_hugepage(name: str) -> Callable[[Path], str]:
         return chosen[1]
 
     return read
-
-
-def _numa_balancing(root: Path) -> bool:
-    return read_number(root / "proc/sys/kernel/numa_balancing") != 0
-
-
-def _lsm(root: Path) -> list[str]:
-    return word(root / "sys/kernel/security/lsm").split(",")
 
 
 def _iommu(root: Path) -> list[str]:

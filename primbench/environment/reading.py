@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 UNREAD: Any = msgspec.UNSET
 """The default of a field whose None is "no limit" and which files of an older primbench do not have."""
+_Group = TypeVar("_Group", bound=msgspec.Struct)
 NOT_READ_YET = "the primbench that looked did not read it yet"
 NOT_RECORDED = "not recorded"
 """The same of what is loaded into a process."""
@@ -32,6 +33,11 @@ def read_all(facts: Mapping[str, Fact], root: Path, pid: int = 0, *, of_machine:
         for name, fact in facts.items()
     }
     return fields | {"missing": {name: utf8(reason) for name, reason in missing.items()}}
+
+
+def group_of(kind: type[_Group], root: Path, pid: int = 0, *, of_machine: bool = False) -> _Group:
+    """A group of the fingerprint, by all facts that its struct declares; the others as ``read_all`` has them."""
+    return kind(**read_all(facts_of(kind), root, pid, of_machine=of_machine))
 
 
 def _read(fact: Fact, root: Path, pid: int, *, of_machine: bool) -> Any:

@@ -24,9 +24,8 @@ from primbench.environment import interpreter as of_python
 from primbench.environment import libraries as loaded
 from primbench.environment.configuration import homely, recorded
 from primbench.environment.libraries import Library
-from primbench.environment.reading import read_all
 from primbench.quantities import Whole
-from primbench.system.meaning import Fact, facts_of
+from primbench.system.meaning import Fact
 from primbench.system.processes import environ_of, folder_of, root_of
 
 if TYPE_CHECKING:
@@ -82,7 +81,9 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     python_implementation: Annotated[str | None, _own("Which Python it is, such as cpython.",
         "sys.implementation", lambda root: sys.implementation.name, "python")] = None
     python_executable: Annotated[str | None, _stack("The program that is run.",
-        "sys.executable, /proc/PID/exe of another process", _executable, "python", varies=True)] = None
+        "sys.executable, /proc/PID/exe of another process",
+        lambda root, pid: homely(os.readlink(folder_of(root, pid) / "exe") if pid else sys.executable or ""), "python",
+        varies=True)] = None
     python_build: Annotated[str | None, _own(
         "Python's compiler, and options of its build that matter for speed, such as GCC 12.2.0, LTO, PGO.",
         "sysconfig: CONFIG_ARGS and the compiler", _python_build, "python", by_doctor=True)] = None
@@ -91,7 +92,8 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
     packages: Annotated[dict[str, str] | None, _own("Distributions that can move a result, with their versions.",
         "metadata folders on sys.path", _packages, entry=_of_packages)] = {}
     imported: Annotated[list[str] | None, Fact("Those of them of which a module is loaded.",
-        "sys.modules", _imported, of_others=False)] = None
+        "sys.modules", lambda root: [name for name in _packages(root) if _module_of(name) in sys.modules],
+        of_others=False)] = None
     libraries: Annotated[dict[str, list[Library]] | None, _stack(
         "By name, the files of libraries that are mapped: two under one name are two copies at work.",
         "/proc/self/maps, notes of the files", loaded.libraries, entry=loaded.of_library)] = None
@@ -112,7 +114,9 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
         entry=configuration.of_variable)] = {}
     files: Annotated[dict[str, str] | None, _stack(
         "Configuration files that were found, such as /etc/nccl.conf, with the SHA-256 of each.",
-        "/etc/nccl.conf, ~/.nccl.conf, files named by variables", _files, entry=configuration.of_file)] = None
+        "/etc/nccl.conf, ~/.nccl.conf, files named by variables",
+        lambda root, pid: configuration.configuration_files(root_of(root, pid), environ_of(root, pid)),
+        entry=configuration.of_file)] = None
     caches: Annotated[dict[str, str] | None, _own(
         "By the variable that names a cache's folder, or would, whether one can be kept there: writable, or why not.",
         "access() of the folders that variables name", configuration.cache_folders, entry=_of_caches)] = None
@@ -137,19 +141,15 @@ class Software(msgspec.Struct, frozen=True, kw_only=True):
         "Names in the largest of these folders, all of which Python reads at each start; at most 100000.",
         "scandir() of sys.path", _search_folder_entries, of_others=False)] = None
     other_variables: Annotated[list[str] | None, _stack("Names of variables of which nothing is known.",
-        "names of environment variables", _other_variables, layer="confinement")] = None
+        "names of environment variables", lambda root, pid: configuration.other_variables(_of_the_place(root, pid)),
+        layer="confinement")] = None
     environment_bytes: Annotated[Whole | None, Fact("The size of all variables together.",
         "environment variables", _environment_bytes)] = None
     nccl_plugins: Annotated[dict[str, str] | None, _stack("By network plugin of NCCL, where it is found, if it is.",
-        "LD_LIBRARY_PATH, /etc/ld.so.cache, NCCL_NET_PLUGIN", _nccl_plugins, "nccl", varies=True, by_doctor=True)
-    ] = None
+        "LD_LIBRARY_PATH, /etc/ld.so.cache, NCCL_NET_PLUGIN", _nccl_plugins, "nccl", varies=True,
+        by_doctor=True)] = None
     # fmt: on
     missing: dict[str, str] = {}
-
-
-def collect(root: Path, pid: int = 0) -> Software:
-    """Libraries are those loaded by now."""
-    return Software(**read_all(facts_of(Software), root, pid))
 
 
 def _python_build(root: Path) -> str:
@@ -198,10 +198,6 @@ def _packages(root: Path) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _imported(root: Path) -> list[str]:
-    return [name for name in _packages(root) if _module_of(name) in sys.modules]
-
-
 def _module_of(package: str) -> str:
     named = [re.sub(pattern, module, package) for pattern, module in _MODULES.items() if re.fullmatch(pattern, package)]
     return named[0] if named else package.replace("-", "_")
@@ -239,14 +235,6 @@ def _threads(root: Path) -> dict[str, int]:
     return found | backends.threads()
 
 
-def _executable(root: Path, pid: int) -> str:
-    return homely(os.readlink(folder_of(root, pid) / "exe") if pid else sys.executable or "")
-
-
-def _files(root: Path, pid: int) -> dict[str, str]:
-    return configuration.configuration_files(root_of(root, pid), environ_of(root, pid))
-
-
 def _hooks(root: Path) -> list[str]:
     """Of profilers, debuggers and measures of coverage; those of sys.monitoring (Python 3.12) by the tool's name."""
     monitoring = getattr(sys, "monitoring", None)
@@ -271,10 +259,6 @@ def _entries(folder: str) -> int:
             return sum(1 for _ in itertools.islice(entries, _MOST_ENTRIES))
     except OSError:
         return 0
-
-
-def _other_variables(root: Path, pid: int) -> list[str]:
-    return configuration.other_variables(_of_the_place(root, pid))
 
 
 def _of_the_place(root: Path, pid: int) -> dict[str, str]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from primbench.environment import limits
 from primbench.environment.disks import of_open_files
 from primbench.environment.limits import Limits
+from primbench.environment.reading import group_of
 from primbench.quantities import Whole
 from primbench.system.files import attempt, read_cpu_list
 from primbench.system.processes import check_runs, named, started
@@ -33,7 +33,7 @@ def look(pid: int, root: Path = Path("/")) -> Job:
     """Raises InvalidRequest where there is no process of this number, or where it has ended."""
     check_runs(root, pid)
     online = attempt({}, "", partial(read_cpu_list, root / "sys/devices/system/cpu/online"))
-    name, held_to = named(root, pid), limits.collect(root, pid)
+    name, held_to = named(root, pid), group_of(Limits, root, pid)
     ahead_bytes = attempt({}, "", partial(of_open_files, root, pid))
     started(root, pid)
     return Job(

@@ -14,9 +14,11 @@ from msgspec.structs import replace
 
 from primbench.compare.comparison import Explanation
 from primbench.compare.pairs import compare
-from primbench.environment import fingerprint, limits
+from primbench.environment import fingerprint
 from primbench.environment.confinement import Confinement
 from primbench.environment.later import Later, later
+from primbench.environment.limits import Limits
+from primbench.environment.reading import group_of
 from primbench.measurement import Measurement, Samples
 from primbench.measurement.readings import MOVED, HostReading
 from primbench.registry import build
@@ -147,7 +149,8 @@ def test_a_process_tells_what_changed_of_its_place_and_nothing_where_nothing_did
 def test_what_the_next_look_does_not_see_has_not_changed(
     counts: list[float], is_told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quiet = replace(HERE, limits=limits.collect(Path("/")), confinement=replace(HERE.confinement, interruptions_hz=0.0))
+    limits, confinement = group_of(Limits, Path("/")), replace(HERE.confinement, interruptions_hz=0.0)
+    quiet = replace(HERE, limits=limits, confinement=confinement)
     counted = iter(counts)
     declared = facts_of(Confinement)["interruptions_hz"]
     made = {"interruptions_hz": declared._replace(read=lambda _: next(counted))}

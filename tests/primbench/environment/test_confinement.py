@@ -162,8 +162,10 @@ TELL = """
 import msgspec, pathlib
 print(flush=True)
 input()
-from primbench.environment import confinement, costs
-found = confinement.collect(pathlib.Path("/"))
+from primbench.environment import costs
+from primbench.environment.confinement import Confinement
+from primbench.environment.reading import group_of
+found = group_of(Confinement, pathlib.Path("/"))
 print(msgspec.json.encode([found.tracer, found.watchers, found.system_call_s, found.missing]).decode())
 """
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from primbench.environment import fingerprint, limits
+from primbench.environment import fingerprint
 from primbench.environment.fingerprint import Environment
+from primbench.environment.limits import Limits
+from primbench.environment.reading import group_of
 from primbench.system.prctl import GET_TIMERSLACK, prctl
 
 Look = Callable[..., Environment]
@@ -129,12 +131,12 @@ def test_groups_above_a_namespace_of_its_own_are_not_counted(place: Callable[...
     root = place()
     (root / "proc/self/ns/cgroup").unlink()
     (root / "proc/self/ns/cgroup").symlink_to("cgroup:[4026533003]")
-    found = limits.collect(root)
+    found = group_of(Limits, root)
     assert (None, True) == (found.cpu_group_depth, "hides" in found.missing["cpu_group_depth"])
 
 
 def test_of_a_process_that_is_gone_nothing_is_known_but_what_system_calls_tell(tmp_path: Path) -> None:
-    found = limits.collect(tmp_path, os.getpid())
+    found = group_of(Limits, tmp_path, os.getpid())
     assert f"{tmp_path}/proc/{os.getpid()}/limits has no Max open files" == found.missing["open_files"]
 
 

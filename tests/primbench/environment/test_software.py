@@ -17,9 +17,10 @@ from types import ModuleType
 import msgspec
 import pytest
 
-from primbench.environment import elf, fingerprint, software
+from primbench.environment import elf, fingerprint
 from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import is_c_library
+from primbench.environment.reading import group_of
 from primbench.environment.software import Software
 from primbench.system.meaning import facts_of
 
@@ -63,8 +64,9 @@ def test_library_file_in_the_tree_has_its_build_and_size(look: Look, place: Plac
 
 def seen_by(code: str, **variables: str) -> Software:
     """What a process of its own finds once it has run the code."""
-    code += "; import sys, msgspec; from primbench.environment import software; from pathlib import Path"
-    code += "; sys.stdout.buffer.write(msgspec.json.encode(software.collect(Path('/'))))"
+    code += "; import sys, msgspec; from pathlib import Path"
+    code += "; from primbench.environment.software import Software; from primbench.environment.reading import group_of"
+    code += "; sys.stdout.buffer.write(msgspec.json.encode(group_of(Software, Path('/'))))"
     environ = {**os.environ, **variables}
     done = subprocess.run([sys.executable, "-P", "-c", code], env=environ, capture_output=True, check=True)
     return msgspec.json.decode(done.stdout, type=Software)
@@ -125,7 +127,7 @@ def test_malloc_of_a_program_at_a_fixed_address_is_the_c_librarys_by_whatever_na
     done = subprocess.run(
         [called, "-P", "-c", code], executable=fixed, cwd=fixed.parent, capture_output=True, text=True, check=True
     )
-    of_the_c_library = software.collect(Path("/")).providers
+    of_the_c_library = group_of(Software, Path("/")).providers
     assert of_the_c_library is not None
     assert [os.path.realpath(fixed), of_the_c_library["malloc"].path] == done.stdout.split()
 
@@ -157,7 +159,7 @@ def test_a_numpy_without_a_blas_multiplies_by_itself(monkeypatch: pytest.MonkeyP
     import _ctypes
 
     monkeypatch.setitem(sys.modules, "numpy._core._multiarray_umath", _ctypes)
-    found = software.collect(Path("/")).providers
+    found = group_of(Software, Path("/")).providers
     assert found is not None
     assert os.path.realpath(str(_ctypes.__file__)) == os.path.expanduser(found["NumPy's gemm"].path)
 
@@ -256,9 +258,9 @@ def test_a_package_is_imported_where_its_module_is_loaded(
         (tmp_path / f"{name.replace('-', '_')}-9.9.dist-info").mkdir()
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, module, raising=False)
-    before = software.collect(Path("/"))
+    before = group_of(Software, Path("/"))
     monkeypatch.setitem(sys.modules, module, ModuleType(module))
-    after = software.collect(Path("/"))
+    after = group_of(Software, Path("/"))
     assert before.packages is not None
     assert after.packages is not None
     assert "9.9" == before.packages[package] == after.packages[package]
