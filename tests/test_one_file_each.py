@@ -71,13 +71,10 @@ def threads(framework):
 
 RUNTIME = '''"""A session of its own, and no container."""
 
-from primbench.runtimes.invocation import Invocation, answer, variables, version
+from functools import partial
+
+from primbench.runtimes.invocation import Invocation, client, variables
 from primbench.runtimes.runtime import RefusalWords, Runtime, Signs
-
-
-def found():
-    reason, line = answer(["setsid", "--version"])
-    return reason, version(line)
 
 
 def launch(arm, folder, command, *, gpus):
@@ -88,7 +85,7 @@ def launch(arm, folder, command, *, gpus):
 RUNTIME = Runtime(
     rank=5,
     mechanisms=frozenset({"surroundings"}),
-    found=found,
+    found=partial(client, "setsid", "--version"),
     launch=launch,
     signs=Signs(variables=("SESSION_OF_ITS_OWN",)),
     refusals=(RefusalWords("failed to execute", lambda arm: "have it installed"),),

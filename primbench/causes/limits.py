@@ -54,7 +54,7 @@ def priority(place: Place) -> Iterator[Finding]:
         )
 
 
-def open_files(place: Place) -> Iterator[Finding]:
+def many_open_files(place: Place) -> Iterator[Finding]:
     """Whether enough files may be open at a time, and not so many that closing them all takes long."""
     files = math.inf if place.limits.open_files is None else place.limits.open_files
     if "open_files" not in place.limits.missing and files > MANY_FILES:
@@ -169,7 +169,7 @@ CAUSES = (
           source="1024: workers fail (pytorch/pytorch#973); 2^30: over a minute to close them (moby/moby#45060)",
           upstream=8, refuses=r"Too many open files",
           effect="loaders run out of files, or who starts a program closes very many", reads=of("limits", "open_files"),
-          here=open_files),
+          here=many_open_files),
     Cause("descriptors", slows=OF_FILES, reads=of("limits", "descriptors"), here=descriptors),
     Cause("file-size", slows=OF_FILES, upstream=8, refuses=r"File too large|SIGXFSZ",
           effect="what is written beyond it is refused"),

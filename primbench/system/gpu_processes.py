@@ -41,14 +41,14 @@ def devices_of(root: Path, pid: int = 0) -> tuple[Device, ...]:
     holding = tuple(gpu for gpu in found if pid in processes_on(gpu))
     if holding:
         return holding
-    numbers = {int(name[1]) for path in open_files(root, pid) if (name := _FILE.fullmatch(path))}
+    numbers = {int(name[1]) for path in device_files(root, pid) if (name := _FILE.fullmatch(path))}
     opened = tuple(gpu for gpu in found if ask("nvmlDeviceGetMinorNumber", gpu.board) in numbers)
     if not opened:
         raise LookupError(f"process {pid} has no GPU open")
     return opened
 
 
-def open_files(root: Path, pid: int) -> list[str]:
+def device_files(root: Path, pid: int) -> list[str]:
     """Device files of GPUs that a process has open, such as "/dev/nvidia0". Raises OSError."""
     folder = folder_of(root, pid) / "fd"
     names = [attempt({}, "", (folder / number).readlink) for number in os.listdir(folder)]

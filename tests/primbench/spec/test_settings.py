@@ -22,7 +22,7 @@ MOST_FILES = 3  # the row, the fact, and the cause that reads the fact
 OF_AN_ARM = {"image", "runtime_there", "variables"}
 """What an arm is, like its runtime: read wherever something is started or told of one."""
 WORDS = {
-    *("host", "node", "python", "cpus", "cpuset", "mems", "memory_bytes", "niceness", "open_files", "seccomp"),
+    *("host", "node", "python", "cpus", "cpuset", "mems", "memory_bytes", "niceness", "seccomp"),
     *("network", "ipc", "cgroup", "root", "tmpfs", "gpus", "context", "namespace", "policy", "affinity", "unset"),
 }
 """Names that are words for something else, too: of these only what is read of an arm counts."""
@@ -50,6 +50,13 @@ def test_a_setting_is_named_in_few_files(field: str) -> None:
     is_word = row.field in WORDS
     found = sorted(str(path.relative_to(ROOT)) for path, text in named.items() if not is_word or reads(row, text))
     assert MOST_FILES - is_word >= len(found), found
+
+
+@pytest.mark.parametrize("key", sorted(row.key for row in SETTINGS.values() if "-" in row.key))
+def test_a_key_is_named_in_few_files(key: str) -> None:
+    """One of a single word is a word for something else, too."""
+    found = [path for path, text in sources().items() if re.search(rf"(?<![\w-]){key}(?![\w-])", text)]
+    assert MOST_FILES >= len(found), found
 
 
 @each_row
