@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from primbench.environment.fingerprint import GROUPS, Environment
 from primbench.environment.words import YES_NO, in_words, parted
 from primbench.report.plain import printable
 from primbench.report.terminal import grid, width
 from primbench.report.topology import caches
+from primbench.system.meaning import facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from primbench.environment.difference import Change, Difference, LayerDifference
-    from primbench.environment.fingerprint import Environment
     from primbench.system.meaning import FactId
 
 
@@ -30,11 +31,11 @@ def listing(environment: Environment, sources: Mapping[str, str]) -> str:
 
 
 def _group(title: str, fields: Mapping[str, Any], sources: Mapping[str, str]) -> str:
-    missing = fields["missing"]
+    missing, facts = fields["missing"], facts_of(GROUPS.get(title, Environment))
     rows = []
     for name, value in fields.items():
         if name not in missing and name != "missing":
-            absent = "no limit" if title == "limits" else "-"
+            absent = "no limit" if facts[name].is_no_limit else "-"
             first, *others = _rows(name, value, absent)
             rows += [(*first, sources.get(f"{title}.{name}", sources.get(name, ""))), *others]
     if missing:

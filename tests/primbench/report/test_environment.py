@@ -42,7 +42,7 @@ def found() -> Environment:
     gpu = Gpu(name="H200", power_limit_w=700.0, missing={"ecc": "not supported"})
     return replace(
         here,
-        limits=replace(here.limits, cpu_quota=None, missing={"memory_limit_bytes": "hidden"}),
+        limits=replace(here.limits, cpu_quota=None, cores_allowed=None, missing={"memory_limit_bytes": "hidden"}),
         software=replace(here.software, libraries=libraries, variables={"NCCL_DEBUG": "x" * 200}),
         devices=replace(here.devices, gpus=[gpu], missing={}),
     )
@@ -66,6 +66,7 @@ def test_groups_units_sources_and_unknowns(found: Environment) -> None:
     assert ["cpu_quota", "no", "limit", "control", "group:", "cpu.max", "or", "cpu.cfs_quota_us"] in map(
         str.split, limits
     )
+    assert ["cores_allowed", "-"] in [line.split()[:2] for line in limits], "what was not read is no limit"
     assert ["unknown:", ["memory_limit_bytes", "hidden"]] == [limits[-2].strip(), limits[-1].split()]
     devices = [line.split() for line in lines[lines.index("devices") :]]
     assert ["power_limit_w", "700", "W"] in devices
