@@ -24,7 +24,7 @@ from primbench.compare.comparison import CaseComparison
 from primbench.compare.matching import WHILE_LOOKING, Matching, paired, unpaired
 from primbench.compare.ratio import WITHIN_MARGIN
 from primbench.compare.settled import is_settled
-from primbench.compare.sides import Side, Values, identity, sides_of
+from primbench.compare.sides import MetricValues, Side, identity, sides_of
 from primbench.compare.verdicts import verdicts
 from primbench.registry import build
 from primbench.results import file as results_file
@@ -90,8 +90,8 @@ class Known(Side):
             for key, case in self.of.items()
         }
 
-    def _values(self, key: bytes, *, undisturbed: bool) -> Values:
-        found: Values = {}
+    def _values(self, key: bytes, *, undisturbed: bool) -> MetricValues:
+        found: MetricValues = {}
         for number, each in enumerate(self.processes):
             if each is not None and key in each:
                 for metric, seconds in (each[key].undisturbed if undisturbed else each[key].numbers).items():
@@ -99,11 +99,11 @@ class Known(Side):
         return found
 
     @cached_property
-    def numbers(self) -> dict[bytes, Values]:
+    def numbers(self) -> dict[bytes, MetricValues]:
         return {key: self._values(key, undisturbed=False) for key in self.of}
 
     @cached_property
-    def undisturbed(self) -> dict[bytes, Values]:
+    def undisturbed(self) -> dict[bytes, MetricValues]:
         return {key: self._values(key, undisturbed=True) for key in self.of}
 
     @cached_property

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from primbench.compare.matching import CountedRatio
-    from primbench.compare.sides import Side, Values
+    from primbench.compare.sides import MetricValues, Side
     from primbench.stats import LogRatio
 
 FEWEST_PAIRS = 3  # in which the CPU ran at full speed
@@ -180,7 +180,7 @@ def _chosen(sides: _Sides, metric: str) -> _Chosen | None:
 
 
 def _of_both(
-    sides: _Sides, metric: str, of: Callable[[Side], Mapping[bytes, Values]]
+    sides: _Sides, metric: str, of: Callable[[Side], Mapping[bytes, MetricValues]]
 ) -> tuple[Mapping[int, float], Mapping[int, float]]:
     """The numbers of the arm and of the baseline."""
     of_baseline = sides.matching.of_baseline(sides.baseline, sides.key, metric, of)

@@ -11,7 +11,7 @@ from primbench import stats
 from primbench.stats import LogRatio
 
 if TYPE_CHECKING:
-    from primbench.compare.sides import Side, Values
+    from primbench.compare.sides import MetricValues, Side
 
 CountedRatio = tuple[LogRatio, int]
 """A ratio, and of how many pairs it is."""
@@ -76,7 +76,7 @@ class Matching:
         return [side] if self.twin is None or (key, metric) not in self.twin.agreed else [side, self.twin.side]
 
     def of_baseline(
-        self, side: Side, key: bytes, metric: str, of: Callable[[Side], Mapping[bytes, Values]]
+        self, side: Side, key: bytes, metric: str, of: Callable[[Side], Mapping[bytes, MetricValues]]
     ) -> Mapping[int, float]:
         """Process -> value, the geometric mean of both runs where they agree. of: which values of a side."""
         own, *again = (of(each).get(key, {}).get(metric, {}) for each in self.baselines(side, key, metric))

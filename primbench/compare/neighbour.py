@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from primbench.compare.comparison import ArmComparison, CaseComparison
     from primbench.compare.evidence import Seen
     from primbench.compare.ratio import Estimate
-    from primbench.compare.sides import Side, Values
+    from primbench.compare.sides import MetricValues, Side
     from primbench.spec.case import Case
     from primbench.spec.neighbour import Neighbour
 
@@ -237,7 +237,7 @@ def _parts_of(side: Side, fed: Case, unfed: Case) -> dict[int, Mapping[str, floa
     }
 
 
-def _telling(what: str, values: Values) -> Mapping[int, float]:
+def _telling(what: str, values: MetricValues) -> Mapping[int, float]:
     """Of each process the first metric in the table by which that is told."""
     return values.get(next(name for name, metric in METRICS.items() if metric.explains == what), {})
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from primbench.spec.case import Case
 
 Value = TypeVar("Value")
-Values = dict[str, dict[int, float]]
+MetricValues = dict[str, dict[int, float]]
 """Metric -> process -> seconds."""
 Turn = tuple[int, int]
 """Ranks and process."""
@@ -60,12 +60,12 @@ class Side:
         return found
 
     @cached_property
-    def numbers(self) -> dict[bytes, Values]:
+    def numbers(self) -> dict[bytes, MetricValues]:
         """Identity -> the values of every metric, one for each process."""
         return {key: _values(records, _of_all) for key, records in self.cases.items()}
 
     @cached_property
-    def undisturbed(self) -> dict[bytes, Values]:
+    def undisturbed(self) -> dict[bytes, MetricValues]:
         """As ``numbers``, by samples taken at full CPU speed; metrics with no loop timed beside them are left out."""
         return {key: _values(records, self._at_full_speed) for key, records in self.cases.items()}
 
@@ -82,7 +82,7 @@ class Side:
         return {key: _values(records, _of_alone) if self.took_turns(key) else {} for key, records in self.cases.items()}
 
     @cached_property
-    def alone(self) -> dict[bytes, Values]:
+    def alone(self) -> dict[bytes, MetricValues]:
         """As ``numbers``, of what counts in ``moments_alone``."""
         return {key: {metric: medians(of) for metric, of in found.items()} for key, found in self.moments_alone.items()}
 

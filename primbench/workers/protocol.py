@@ -26,7 +26,7 @@ from primbench.system.said import in_short
 
 PROTOCOL_VERSION = 6
 
-Purpose = Literal["time", "trace", "neighbour"]
+WorkerPurpose = Literal["time", "trace", "neighbour"]
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     backend: str | None
     device: str | None
     placement: Placement = Placement()
-    purpose: Purpose = "time"
+    purpose: WorkerPurpose = "time"
     ranks: int = 1
     sharing: int = 1
     peers: tuple[int, ...] = ()

@@ -20,7 +20,7 @@ from primbench.workers.checked import CheckedOutputs
 from primbench.workers.fitting import too_many_or_few
 from primbench.workers.neighbour import NeighbourGone, timed_beside
 from primbench.workers.process import WorkerGone, WorkerProcess
-from primbench.workers.protocol import Outcome, Purpose, Start, Task
+from primbench.workers.protocol import Outcome, Start, Task, WorkerPurpose
 from primbench.workers.starts import start_of
 from primbench.workers.turns import take_turns
 
@@ -81,7 +81,7 @@ class Session:
         self._leader = leader
         self._arms = {**(arms or {})}
         self._gpus: int | None = None  # how many the last worker on this machine saw
-        self._running: dict[tuple[str, Purpose], _Running] = {}  # by the arm
+        self._running: dict[tuple[str, WorkerPurpose], _Running] = {}  # by the arm
         self._checked = CheckedOutputs()
         self._process = 0  # the number of the processes that run now
 
@@ -258,11 +258,11 @@ class Session:
         missing = {name: reason for name, reason in measurement.missing.items() if name != "trace"}
         return replace(measurement, trace=traced.trace, missing=missing)
 
-    def _start_of(self, case: Case, purpose: Purpose) -> Start:
+    def _start_of(self, case: Case, purpose: WorkerPurpose) -> Start:
         arm = self._arms[case.arm] if case.arm else None
         return start_of(case, purpose, arm, self._leader.world if self._leader else None)
 
-    def _running_for(self, case: Case, purpose: Purpose) -> _Running | None:
+    def _running_for(self, case: Case, purpose: WorkerPurpose) -> _Running | None:
         """The worker of the case's arm that runs already and may serve it; another one is ended."""
         running = self._running.get((case.arm, purpose))
         if running is not None and running.worker.is_alive and running.start == self._start_of(case, purpose):
@@ -270,7 +270,7 @@ class Session:
         self._end(case.arm, purpose)
         return None
 
-    def _start(self, case: Case, purpose: Purpose) -> _Running:
+    def _start(self, case: Case, purpose: WorkerPurpose) -> _Running:
         start = self._start_of(case, purpose)
         arm = self._arms[case.arm] if case.arm else None
         worker = WorkerProcess(start, arm=arm, verbose=self._verbose, ranks=None if arm else self._further_ranks(case))
@@ -284,7 +284,7 @@ class Session:
         check_cpus(case.placement)  # here, as the worker checks only once all ranks have started
         return self._leader.start() if self._leader else LocalRanks(case.ranks - 1, verbose=self._verbose)
 
-    def _end(self, arm: str, purpose: Purpose) -> None:
+    def _end(self, arm: str, purpose: WorkerPurpose) -> None:
         running = self._running.pop((arm, purpose), None)
         if running is not None:
             running.worker.end()

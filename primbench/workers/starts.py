@@ -9,14 +9,14 @@ from primbench.environment.devices import has_gpu_node
 from primbench.registry import named_files
 from primbench.spec.arm import Arm, asked
 from primbench.workers import neighbour
-from primbench.workers.protocol import Purpose, Start
+from primbench.workers.protocol import Start, WorkerPurpose
 
 if TYPE_CHECKING:
     from primbench.distributed.world import World
     from primbench.spec.case import Case
 
 
-def start_of(case: Case, purpose: Purpose, arm: Arm | None, world: World | None) -> Start:
+def start_of(case: Case, purpose: WorkerPurpose, arm: Arm | None, world: World | None) -> Start:
     """arm: of the case; None where it names none. world: of processes that were started beside this one, if any were.
 
     Cases with equal ones can be served by one worker.
