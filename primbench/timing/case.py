@@ -22,13 +22,14 @@ from primbench.timing.cpu import CpuTimer
 from primbench.timing.feasibility import check_affordable, check_memory
 from primbench.timing.inputs import FirstCalls, elsewhere, first_calls, set_up
 from primbench.timing.phases import Phases
+from primbench.timing.references import NOTHING_KNOWN, KnownOfCase
 from primbench.timing.sampling import CLOCK, Clock, Pace, garbage_kept, secondary_rule, tail_rule
 from primbench.timing.watcher import watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from primbench.measurement.outputs import Checked, Output
+    from primbench.measurement.outputs import Output
     from primbench.measurement.over_time import OverTime
     from primbench.numa.pages import HostExtent
     from primbench.problem import Array
@@ -107,7 +108,7 @@ def measure_on(
     page_nodes: Sequence[int] | None = None,
     turns: InTurn | None = None,
     inputs: tuple[Array, ...] = (),
-    checked: Sequence[Checked] = (),
+    known: KnownOfCase = NOTHING_KNOWN,
     look: Callable[[], object] = lambda: None,
 ) -> Measurement:
     """Time one problem on an open backend. Raises as measure() does.
@@ -120,14 +121,12 @@ def measure_on(
 
     turns: with other processes that time the same case, each of them alone in its group. inputs: of the problem where
     they are made by now, which ranks make themselves. look: called once all is timed, while threads and processes of
-    the case are still there. checked: outputs that are known to be right.
+    the case are still there. known: of the check.
     """
     problem = problem.on(backend.device)
     case: Alone | Together
     case = (
-        Together(backend, problem, method, group)
-        if group.size > 1
-        else Alone(backend, problem, method, inputs, checked)
+        Together(backend, problem, method, group) if group.size > 1 else Alone(backend, problem, method, inputs, known)
     )
     pace = turns or case.pace(clock)
     with watched(backend, _why_unwatched(method, group, pace), case.missing) as until_now:
@@ -216,15 +215,15 @@ class Alone:
         problem: Problem,
         method: Method,
         inputs: tuple[Array, ...] = (),
-        checked: Sequence[Checked] = (),
+        known: KnownOfCase = NOTHING_KNOWN,
     ) -> None:
-        """inputs: () where they are still to be made. checked: outputs that are known to be right."""
+        """inputs: () where they are still to be made. known: of the check."""
         import numpy as np
 
         self._backend, self._problem, self._method = backend, problem, method
         self._rng = np.random.default_rng(method.seed + 1)
         self._inputs = inputs
-        self._known = checked
+        self._known = known
         self._check: OutputCheck | None = None
         self.missing = {"trace": "--trace was not given"}
 
@@ -266,9 +265,8 @@ class Alone:
         if checked is not self._inputs:  # then checked by a step set up for these inputs
             kernel = setup_of(self._problem.primitive, self._backend.name)
             step = kernel(self._backend, self._problem, *map(self._backend.put, checked))
-        self._check = OutputCheck(
-            self._backend, self._problem, step, lambda: self._problem.reference(self._rng, *checked), self._known
-        )
+        make, seed = lambda: self._problem.reference(self._rng, *checked), self._method.seed
+        self._check = OutputCheck(self._backend, self._problem, step, make, known=self._known, seed=seed)
         return self._check.begin()
 
     def check_again(self, step: Step) -> float | None:

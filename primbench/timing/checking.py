@@ -6,13 +6,14 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from primbench.measurement.outputs import Checked, Output
+from primbench.measurement.outputs import Output
 from primbench.problem import description_of
 from primbench.timing.digest import digest_of
+from primbench.timing.references import NOTHING_KNOWN, KnownOfCase
 from primbench.timing.verify import called_again, error_of, on_host, rewritten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from primbench.backends import Backend
     from primbench.problem import Array, Exact, Problem, Reference, Step
@@ -39,13 +40,15 @@ class OutputCheck:
         problem: Problem,
         step: Step,
         reference: Callable[[], Reference | Exact],
-        known: Sequence[Checked] = (),
+        *,
+        known: KnownOfCase = NOTHING_KNOWN,
+        seed: int = 0,
     ) -> None:
-        """reference: what makes it, once at most. known: outputs of earlier processes of the arm."""
+        """reference: what makes it, once at most, where it is not known. seed: of the inputs."""
         self._backend, self._problem, self._step = backend, problem, step
-        self._make_reference = reference
+        self._make_reference: Callable[[], Reference | Exact] = lambda: known.reference_of(problem, seed, reference)
         self._reference: Reference | Exact | None = None
-        self._known = {each.digest: each.error for each in known}
+        self._known = {each.digest: each.error for each in known.outputs}
         self._calls: Counter[str] = Counter()
         self._digest = ""
         self._error: float | None = None

@@ -1,12 +1,16 @@
-"""The outputs that workers of a session found to be right, for the processes of the same arm that come after them."""
+"""What a session knows of the check of each case, for the processes that come after those which found it out."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from primbench.measurement.outputs import Checked
+from primbench.runtimes.leftovers import launch_folder
+from primbench.timing.references import KnownOfCase, ReferenceFolder
 
 if TYPE_CHECKING:
     from primbench.measurement import Measurement
@@ -21,10 +25,21 @@ class CheckedOutputs:
 
     def __init__(self) -> None:
         self._found: dict[bytes, list[Checked]] = {}
+        self._references: ReferenceFolder | None = None
+        self._folder = contextlib.ExitStack()
 
-    def of(self, case: Case) -> list[Checked]:
-        """Those of earlier processes of the arm."""
-        return self._found.get(_key(case), [])
+    def keep_references(self) -> None:
+        """Have workers keep them in a folder until close(); of a session that was killed, the next sweep removes it."""
+        folder = self._folder.enter_context(launch_folder())
+        self._references = ReferenceFolder(path=str(folder), key=os.urandom(32).hex())
+
+    def close(self) -> None:
+        self._references = None
+        self._folder.close()
+
+    def of(self, case: Case) -> KnownOfCase:
+        """By earlier processes of the arm, and where references are."""
+        return KnownOfCase(outputs=self._found.get(_key(case), []), references=self._references)
 
     def add(self, case: Case, measured: Measurement | None) -> None:
         """What was measured, where its output was checked."""

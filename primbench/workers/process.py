@@ -19,6 +19,7 @@ from primbench.runtimes.refusals import refusal
 from primbench.spec.settings import as_placement_key
 from primbench.system.jsonlines import UNREADABLE
 from primbench.system.said import Lines
+from primbench.timing.references import NOTHING_KNOWN, KnownOfCase
 from primbench.workers import protocol
 from primbench.workers.applied import ELSEWHERE, mismatch, outside
 from primbench.workers.protocol import (
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from primbench.distributed.ranks import Ranks
-    from primbench.measurement.outputs import Checked
     from primbench.spec.arm import Arm
     from primbench.spec.case import Case
 
@@ -135,9 +135,9 @@ class WorkerProcess:
         except WorkerGone as gone:
             self._gone = gone
 
-    def run(self, case: Case, timeout_s: float, checked: Sequence[Checked] = ()) -> Outcome:
-        """checked: as Task has it. Raises WorkerGone, after which this worker is of no more use."""
-        outcome = self._ask(Task(case=case, checked=[*checked]), timeout_s, Outcome)
+    def run(self, case: Case, timeout_s: float, known: KnownOfCase = NOTHING_KNOWN) -> Outcome:
+        """known: as Task has it. Raises WorkerGone, after which this worker is of no more use."""
+        outcome = self._ask(Task(case=case, known=known), timeout_s, Outcome)
         if outcome.status == "failed" and self._ranks and (fate := self._fate()):
             raise WorkerGone(fate)  # what rank 0 has seen of it was a closed connection
         return outcome

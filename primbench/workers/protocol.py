@@ -17,12 +17,12 @@ from primbench.distributed.networks import NetworkKind
 from primbench.environment.fingerprint import Environment
 from primbench.environment.later import Later
 from primbench.measurement import Measurement, Trace
-from primbench.measurement.outputs import Checked
 from primbench.numa.placement import EffectivePlacement
 from primbench.spec.case import Case
 from primbench.spec.neighbour import Neighbour
 from primbench.spec.placement import Placement
 from primbench.system.said import in_short
+from primbench.timing.references import NOTHING_KNOWN, KnownOfCase
 
 PROTOCOL_VERSION = 6
 
@@ -92,15 +92,14 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Task(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """in_turn: with workers of other arms that time the same case. cpu: on which all of them call; None for any.
 
-    shares_s: metric -> how long each samples it. checked: outputs of the case that earlier processes of the arm have
-    compared with the reference.
+    shares_s: metric -> how long each samples it. known: of its check.
     """
 
     case: Case
     in_turn: bool = False
     cpu: int | None = None
     shares_s: dict[str, float] = {}
-    checked: list[Checked] = []
+    known: KnownOfCase = NOTHING_KNOWN
 
 
 class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):

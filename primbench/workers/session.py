@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -86,12 +86,15 @@ class Session:
         self._process = 0  # the number of the processes that run now
 
     def __enter__(self) -> Self:
+        if self._arms:
+            self._checked.keep_references()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end_all()
+        with closing(self._checked):
+            self.end_all()
 
     def run(
         self, cases: Iterable[Case], alone: str | None = None, waiting: Collection[str] = ()
@@ -151,7 +154,7 @@ class Session:
         share_s = (time.monotonic() - clock) / len(cases)
         running = [(self._running[case.arm, "time"], case) for case in cases]
         tasks = [
-            Task(case=case, in_turn=True, cpu=cpu, shares_s=shares_s, checked=self._checked.of(case)) for case in cases
+            Task(case=case, in_turn=True, cpu=cpu, shares_s=shares_s, known=self._checked.of(case)) for case in cases
         ]
         workers = [each.worker for each, _ in running]
         ended = take_turns([*zip(workers, tasks, strict=True)], self._timeout_s)

@@ -280,7 +280,7 @@ def run(
         turns = turns_of(task, group, give_away)
         measured = measure_on(
             backend, problem, case.method, group,
-            page_nodes=page_nodes, turns=turns, inputs=inputs, checked=task.checked, look=look,
+            page_nodes=page_nodes, turns=turns, inputs=inputs, known=task.known, look=look,
         )  # fmt: skip
         return Outcome(status="ok", measurement=measured)
     except UnsupportedCase as reason:

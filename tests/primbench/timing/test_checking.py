@@ -15,6 +15,7 @@ from primbench.registry import setup_of
 from primbench.timing import checking
 from primbench.timing.checking import FEW_REPEATS, FIRST_CALLS, OutputCheck
 from primbench.timing.digest import of_host
+from primbench.timing.references import KnownOfCase
 
 PROBLEM = Gemm(20, 30, 40)
 INPUTS = PROBLEM.inputs(np.random.default_rng(0))
@@ -46,8 +47,8 @@ def not_asked_for() -> Reference:
     raise AssertionError("the reference was made")
 
 
-def known(*digests: str) -> list[Checked]:
-    return [Checked(digest=each, error=0.25) for each in digests]
+def known(*digests: str) -> KnownOfCase:
+    return KnownOfCase(outputs=[Checked(digest=each, error=0.25) for each in digests])
 
 
 def test_the_first_process_compares_with_the_reference_and_sees_whether_calls_give_the_same() -> None:
@@ -58,14 +59,16 @@ def test_the_first_process_compares_with_the_reference_and_sees_whether_calls_gi
 
 
 def test_a_later_one_compares_digests_and_has_the_error_of_the_first() -> None:
-    check = OutputCheck(BACKEND, PROBLEM, right_step(), not_asked_for, known("of another", RIGHT))
+    check = OutputCheck(BACKEND, PROBLEM, right_step(), not_asked_for, known=known("of another", RIGHT))
     assert 0.25 == check.begin()()
     assert {RIGHT: 1} == check.output().calls
     assert 0.25 == check.again(right_step())
 
 
 def test_an_output_that_differs_is_compared_with_the_reference_and_repeated() -> None:
-    check = OutputCheck(BACKEND, PROBLEM, right_step(lambda call, output: flipped(output)), reference, known(RIGHT))
+    check = OutputCheck(
+        BACKEND, PROBLEM, right_step(lambda call, output: flipped(output)), reference, known=known(RIGHT)
+    )
     assert check.begin()() != 0.25
     assert [FEW_REPEATS + 1] == list(check.output().calls.values())
     assert RIGHT not in check.output().calls
@@ -79,7 +82,7 @@ def test_a_call_that_once_gave_another_output_is_followed_by_many(monkeypatch: p
         if call == 1:
             flipped(output)
 
-    check = OutputCheck(BACKEND, PROBLEM, right_step(once), reference, known(RIGHT))
+    check = OutputCheck(BACKEND, PROBLEM, right_step(once), reference, known=known(RIGHT))
     check.begin()()
     assert [1, 40] == sorted(check.output().calls.values())
     assert 1 == check.output().calls[check.output().digest]
@@ -91,10 +94,10 @@ def test_of_an_operation_that_gives_others_each_time_each_output_is_compared_wit
     def otherwise(call: int, output: Any) -> None:
         output.view(np.uint32)[3, 7] ^= 1 + call % 7
 
-    check = OutputCheck(BACKEND, PROBLEM, right_step(otherwise), reference, known(RIGHT))
+    check = OutputCheck(BACKEND, PROBLEM, right_step(otherwise), reference, known=known(RIGHT))
     assert 0 <= check.begin()() <= PROBLEM.tolerance()
     assert 3 == len(check.output().calls) == sum(check.output().calls.values())
-    check = OutputCheck(BACKEND, PROBLEM, right_step(otherwise), reference, known(RIGHT, "another"))
+    check = OutputCheck(BACKEND, PROBLEM, right_step(otherwise), reference, known=known(RIGHT, "another"))
     check.begin()()
     assert [1] == list(check.output().calls.values())
 
@@ -105,17 +108,17 @@ def test_a_wrong_output_never_passes_whatever_is_known(said: tuple[str, ...]) ->
         output[7, 3] *= 1.01
 
     with pytest.raises(VerificationError, match="wrong result"):
-        OutputCheck(BACKEND, PROBLEM, right_step(wrong), reference, known(*said)).begin()()
+        OutputCheck(BACKEND, PROBLEM, right_step(wrong), reference, known=known(*said)).begin()()
 
 
 def test_an_element_that_is_not_written_makes_another_output() -> None:
     product = INPUTS[0] @ INPUTS[1]
     with pytest.raises(VerificationError, match="600 of 600"):
-        OutputCheck(BACKEND, PROBLEM, lambda: product, reference, known(RIGHT)).begin()()
+        OutputCheck(BACKEND, PROBLEM, lambda: product, reference, known=known(RIGHT)).begin()()
 
 
 def test_a_wrong_output_after_all_were_timed_is_found_though_the_first_one_was_right() -> None:
-    check = OutputCheck(BACKEND, PROBLEM, right_step(), reference, known(RIGHT))
+    check = OutputCheck(BACKEND, PROBLEM, right_step(), reference, known=known(RIGHT))
     check.begin()()
     with pytest.raises(VerificationError, match="wrong result"):
         check.again(right_step(lambda call, output: output.fill(0)))
@@ -139,5 +142,5 @@ def test_other_backends_of_a_cpu_know_their_outputs_again(backend: str) -> None:
     first = OutputCheck(opened, PROBLEM, step, reference)
     error = first.begin()()
     assert [first.output().digest] == list(first.output().calls)
-    later = OutputCheck(opened, PROBLEM, step, not_asked_for, [Checked(digest=first.output().digest, error=error)])
-    assert error == later.begin()()
+    by_digest = KnownOfCase(outputs=[Checked(digest=first.output().digest, error=error)])
+    assert error == OutputCheck(opened, PROBLEM, step, not_asked_for, known=by_digest).begin()()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,8 @@ from msgspec.structs import replace
 
 from primbench.distributed import child
 from primbench.errors import BackendUnavailable, PlacementError
+from primbench.measurement import Measurement
+from primbench.measurement.outputs import Checked, Output
 from primbench.results.record import Record, Worker
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
@@ -24,6 +27,7 @@ from primbench.spec.placement import Placement
 from primbench.system.said import FULL_BYTES, Lines, shorten, written
 from primbench.workers import process
 from primbench.workers.calling import one_line
+from primbench.workers.checked import CheckedOutputs
 from primbench.workers.process import WorkerGone, WorkerProcess, ask_a_worker
 from primbench.workers.protocol import Prepared, Start
 from primbench.workers.session import Session
@@ -315,3 +319,25 @@ def test_what_goes_on_writing_to_standard_error_takes_no_disk() -> None:
 
 def test_a_reason_of_megabytes_is_cut() -> None:
     assert len(one_line(ValueError("x" * 10**7))) < 1100
+
+
+def test_references_are_kept_as_long_as_a_session_of_arms_lasts() -> None:
+    known = CheckedOutputs()
+    assert None is known.of(CASE).references
+    with closing(known):
+        known.keep_references()
+        folder = known.of(CASE).references
+        assert folder is not None
+        assert os.path.isdir(folder.path)
+        assert 0 == os.stat(folder.path).st_mode & 0o077
+    assert not os.path.exists(folder.path)
+
+
+def test_an_output_is_known_to_later_processes_of_the_same_arm_alone() -> None:
+    known = CheckedOutputs()
+    output = Output(digest="float32[1] 0", calls={"float32[1] 0": 1})
+    known.add(CASE, Measurement(output=output, error=0.5))
+    known.add(CASE, Measurement(output=output, error=0.5))
+    known.add(replace(CASE, process=1), Measurement(error=0.5))  # of which nothing is known
+    assert [Checked(digest=output.digest, error=0.5)] == known.of(replace(CASE, process=3)).outputs
+    assert [] == known.of(replace(CASE, arm="another")).outputs
