@@ -21,6 +21,7 @@ from unittest.mock import patch
 from bench.random_cases import suite
 from primbench.cli import main as primbench
 from primbench.cli import study
+from primbench.compare.sides import identity
 from primbench.experiments.budget import Budget
 from primbench.experiments.sharing import Sharing
 from primbench.results import file as results_file
@@ -152,13 +153,17 @@ def _started(found: Results, waited_s: float) -> dict[str, float]:
 
 
 def _ran(found: Results, waited_s: float, prepared_s: float) -> dict[str, float]:
-    """While one worker is at work the others of the pair wait."""
+    """While one worker is at work the others of the pair wait, but for the last look around, which all take at once."""
     summed: dict[str, float] = defaultdict(float, inputs=prepared_s)
-    for measured in (record.measurement for record in found.records if record.measurement):
+    looked_s: dict[tuple[int, bytes], float] = defaultdict(float)
+    for record, measured in ((record, record.measurement) for record in found.records if record.measurement):
         for phase, lasted_s in measured.phases_s.items():
             summed[phase] += lasted_s
         if measured.turns is not None:
             summed["calls that do not count"] += measured.turns.uncounted_s
+            together, look_s = (record.case.process, identity(record.case)), measured.phases_s["look"]
+            summed["look"] -= min(look_s, looked_s[together])
+            looked_s[together] = max(look_s, looked_s[together])
     return {**summed, "turns that change": waited_s - sum(summed.values()) + prepared_s}
 
 

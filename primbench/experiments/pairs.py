@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from primbench.compare.machines import are_apart
+from primbench.compare.sides import identity
 from primbench.errors import PrimbenchError
 from primbench.results.record import Record, Worker
 from primbench.spec.arm import Arm, in_words, settings_of
@@ -64,7 +65,8 @@ class _Pairs:
     """A place is an arm with a backend and device. workers: the last one of each place. absent: why nothing runs there.
 
     alone: why the processes of a pair cannot take turns, by backend, device and ranks. begun: the number of processes
-    that started before their block was known, None where none did.
+    that started before their block was known, None where none did. shared_out: cases, by identity, whose calls go to
+    threads on other CPUs in every arm, which takes a tenth of a second to find out.
     """
 
     session: Session
@@ -79,6 +81,7 @@ class _Pairs:
     alone: dict[tuple[str, str, int], str] = field(default_factory=dict)
     told: set[tuple[str, str]] = field(default_factory=set)
     begun: int | None = None
+    shared_out: set[bytes] = field(default_factory=set)
 
     def block(self, block: Block) -> Iterator[Worker | Record]:
         firsts = [cases[0] for cases in block.by_arm]
@@ -261,6 +264,8 @@ class _Pairs:
         if not ready:
             return
         records = self.session.run_in_turn(ready, self._cpu(ready), self.share(ready[0]))
+        if all(map(_went_where_it_was_put, records)):
+            self.shared_out.add(identity(ready[0]))
         is_possible = any(record.status == "ok" for record in records)
         for record in records:
             if record.status == "skipped" and is_possible:
@@ -269,8 +274,8 @@ class _Pairs:
                 yield record
 
     def _cpu(self, cases: Sequence[Case]) -> int | None:
-        """The CPU on which the processes of a pair call, drawn for each pair anew; ranks have any."""
-        if cases[0].ranks > 1:
+        """The CPU on which the processes of a pair call, drawn for each pair anew; ranks and many threads have any."""
+        if cases[0].ranks > 1 or identity(cases[0]) in self.shared_out:
             return None
         workers = [self.workers[_place(case)] for case in cases]
         return random.Random(f"{self.study.seed} cpu {cases[0].process}").choice(_shared_cpus(workers))
@@ -304,6 +309,12 @@ def _bound(arms: Iterable[Arm]) -> str | None:
             if row.is_alone:
                 return f"{arm.name} has {in_words(arm, row.field)}, which turns on one CPU would not show"
     return None
+
+
+def _went_where_it_was_put(record: Record) -> bool:
+    """Whether it took turns, and not on one CPU."""
+    turns = record.measurement.turns if record.measurement else None
+    return turns is not None and turns.cpu is None
 
 
 def _place(case: Case) -> tuple[str, str, str]:

@@ -174,6 +174,7 @@ def _measured(
     host_pages = pages.watch(steps, [*extents, *first.extents], page_nodes)
     before = host_counters.start()
     with garbage_kept(), pace.in_place(calls, backend.device):
+        phases.end("own CPU")
         timed = timed_by(timer, problem, steps[0], method, pace) if timer else Measurement()
     turned = pace.turns()
     host = host_counters.since(before, turned, is_alone=isinstance(case, Alone))

@@ -88,10 +88,11 @@ class InTurn(Pace):
     def is_over(self, stopped: Stopped | None, uncounted: Callable[[], object]) -> bool:
         now = self.moment()
         sample_ns, self._last_ns = now - self._last_ns, now
-        if now - self._began_ns < self._turn_ns:
+        is_at_its_end = stopped is not None and self.now() >= self._hard_ns
+        if now - self._began_ns < self._turn_ns and not is_at_its_end:
             return False
         self.queue.pause()
-        is_long_enough = self._of_metric >= self._least_turns or self.now() >= self._hard_ns
+        is_long_enough = self._of_metric >= self._least_turns or is_at_its_end
         is_over = self._wait(done=stopped is not None and is_long_enough)
         if not is_over and sample_ns < LONG_NS:
             self._call_uncounted(uncounted)

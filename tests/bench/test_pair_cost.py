@@ -20,7 +20,19 @@ def test_the_phases_of_a_pair_add_up_to_its_wall_time(tmp_path: Path) -> None:
     assert found.by_phase_s[pair_cost.REST] <= 0.05 * found.wall_s
     assert min(found.by_phase_s.values()) > -0.01  # an answer may have been heard before it was asked for
     of_workers = {f"start: {phase}" for phase in ("process", "import", "place", "framework", "context", "look")}
-    of_cases = {"inputs", "estimate", "setup", "first calls", "check", "warm-up", "batch_s", "wall_s", "timing", "look"}
+    of_cases = {
+        "inputs",
+        "estimate",
+        "setup",
+        "first calls",
+        "check",
+        "own CPU",
+        "warm-up",
+        "batch_s",
+        "wall_s",
+        "timing",
+        "look",
+    }
     assert of_workers | of_cases | {"turns that change", "results file", "end"} <= found.by_phase_s.keys()
     (title, *rows) = pair_cost.table(found)
     assert title.startswith("a pair of 2 cases, the mean of 2: ")

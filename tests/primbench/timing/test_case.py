@@ -59,7 +59,7 @@ def test_a_cpu_measurement_has_its_metrics_and_says_why_others_are_absent() -> N
         "on a busy CPU it may be too short"
     )
     assert all(getattr(measured, name) is None for name in absent)
-    before = ["estimate", "inputs", "setup", "first calls", "check", "warm-up"]
+    before = ["estimate", "inputs", "setup", "first calls", "check", "own CPU", "warm-up"]
     assert [*before, "batch_s", "wall_s", "timing", "look"] == list(measured.phases_s)
     assert measured.host is not None
     assert measured.host.cpu_time_s > 0
