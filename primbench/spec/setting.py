@@ -103,7 +103,7 @@ class Setting(NamedTuple):
     key: str
     """Its name in words: "cpu-weight"."""
     field: str
-    """The same in a results file: "cpu_weight"."""
+    """The same in a results file, where it is a field of an arm."""
     kind: Any
     """The type of its values, None where it may be left out; dict[str, str] is one value for each of several names."""
     what: str
