@@ -86,7 +86,7 @@ def _method(values: Mapping[str, Any], seed: int, least_s: float, most_s: float)
     min_time_s = least_s if is_default("min_time") else float(values["min_time"])
     max_time_s = max(most_s, min_time_s) if is_default("max_time") else float(values["max_time"])
     method = method_of(dict(values) | {"seed": seed, "min_time": min_time_s, "max_time": max_time_s})
-    return replace(method, unit="process")
+    return replace(method, unit="process", tails=values.get("tails", False))
 
 
 def ends_itself(values: Mapping[str, Any]) -> bool:

@@ -263,6 +263,9 @@ def study_options() -> list[click.Option]:
                 help="in-turn: the processes of a pair take turns sample by sample, so that what the machine does "
                      "falls on all alike; where they cannot (several GPUs, a CPU quota, no CPU or not "
                      "memory enough for all) they follow one another, and the record says why."),
+        grouped("Compare", "--tails", is_flag=True,
+                help="Compare rare slow calls, too (p99), where a primitive has such: launches and copies then take "
+                     "2.5 times --min-time for each metric."),
         primitives_option(and_options=True),
         grouped("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,
                 help=f"Sizes to run: small, medium, large, or a suite's name or file. Default: {DEFAULT_SIZES}."),

@@ -83,7 +83,7 @@ def shares(case: Case, pairs: Sequence[Sequence[Record]]) -> Shares:
 def _with_tails(case: Case) -> set[str]:
     """Metrics whose rare slow calls are judged as well, which takes all the samples there are."""
     problem = case.known_problem()
-    if problem is None or not problem.has_tails:
+    if problem is None or not problem.has_tails or not case.method.tails:
         return set()
     return {metric.samples_of for metric in METRICS.values() if metric.is_tail}
 

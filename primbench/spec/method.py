@@ -23,6 +23,7 @@ class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     they are over processes, calls that outlast max_time_s are not made six times.
     check: compare the output with the float64 reference before timing.
     dry_run: set up, check once, time nothing.
+    tails: sample metrics beside the main one for long enough to tell of rare slow calls, where a problem has these.
     over_time: have a process beside the case sample what it uses meanwhile, for ``Measurement.over_time``.
     """
 
@@ -34,6 +35,7 @@ class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     seed: int = 0
     check: bool = True
     dry_run: bool = False
+    tails: bool = True
     over_time: bool = False
     unit: Literal["sample", "process"] = "sample"
 

@@ -23,7 +23,8 @@ from primbench.timing.feasibility import check_affordable, check_memory
 from primbench.timing.inputs import FirstCalls, elsewhere, first_calls, set_up
 from primbench.timing.phases import Phases
 from primbench.timing.references import NOTHING_KNOWN, KnownOfCase
-from primbench.timing.sampling import CLOCK, Clock, Pace, garbage_kept, secondary_rule, tail_rule
+from primbench.timing.rules import rules_of
+from primbench.timing.sampling import CLOCK, Clock, Pace, garbage_kept
 from primbench.timing.watcher import watched
 
 if TYPE_CHECKING:
@@ -300,7 +301,7 @@ def timer_on(
 
 def timed_by(timer: CpuTimer | CudaTimer, problem: Problem, step: Step, method: Method, pace: Pace) -> Measurement:
     """The times of every call, and what the step itself takes or tells: others, counts, refused_calls, data, learnt."""
-    timed = timer.measure(tail_rule(method) if problem.has_tails else secondary_rule(method))
+    timed = timer.measure(rules_of(problem, method))
     described = description_of(step)
     take_refused, read, learnt = described.refused_calls, described.data, described.learnt
     return replace(

@@ -33,10 +33,10 @@ class CpuTimer:
         """What ``meanwhile`` returns: a CPU does nothing beside it."""
         return meanwhile()
 
-    def measure(self, secondary: StoppingRule) -> Measurement:
+    def measure(self, rule_of: Callable[[str], StoppingRule]) -> Measurement:
         """batch_s, and wall_s of single calls; they share their samples where one call already fills a batch.
 
-        secondary: when to stop sampling what is not batch_s.
+        rule_of: when to stop sampling what is not batch_s.
         """
         calls, method, pace = self._calls, self._method, self._pace
         per_batch = calls_per_batch(calls, pace, max(BATCH_S, method.max_time_s / MOST_SAMPLES))
@@ -54,7 +54,7 @@ class CpuTimer:
         if per_batch == 1:
             return Measurement(batch_s=batch_s, wall_s=batch_s, warm_up_drift=drift, missing=missing)
         single = pace.host_timed(calls, 1)
-        wall_s = collect(single, secondary, pace, calls_per_sample=1, metric="wall_s", **by)
+        wall_s = collect(single, rule_of("wall_s"), pace, calls_per_sample=1, metric="wall_s", **by)
         return Measurement(batch_s=batch_s, wall_s=wall_s, warm_up_drift=drift, missing=missing)
 
 

@@ -103,14 +103,14 @@ class CudaTimer:
 
         return take
 
-    def measure(self, secondary: StoppingRule) -> Measurement:
-        """All times. secondary: when to stop sampling what is not device_s."""
+    def measure(self, rule_of: Callable[[str], StoppingRule]) -> Measurement:
+        """All times. rule_of: when to stop sampling what is not device_s."""
         backend, calls, pace, device = self._backend, self._calls, self._pace, self._device
         if why_not := backend.second_context.visit():
             self._missing["second_context"] = f"{why_not}: kernels of graphs may follow on later than they need to"
         device_s, gpu = _device(backend, device, self._method, pace) if device else (None, GpuReading())
-        stream_s = _stream(calls, backend.stream_handle, self._rough_s, secondary, pace)
-        wall_s, single_s = _round_trip(backend, calls, self._rough_s, secondary, pace)
+        stream_s = _stream(calls, backend.stream_handle, self._rough_s, rule_of("stream_s"), pace)
+        wall_s, single_s = _round_trip(backend, calls, self._rough_s, rule_of("wall_s"), pace)
         timed = Measurement(
             places=device.places if device else 1,
             warm_up_drift=self._drift,
@@ -121,14 +121,14 @@ class CudaTimer:
             missing=self._missing,
         )
         if calls.launches_nothing:
-            enqueue_s = _enqueue(backend, calls, ENQUEUE_CALLS, secondary, pace)
+            enqueue_s = _enqueue(backend, calls, ENQUEUE_CALLS, rule_of("enqueue_s"), pace)
             return replace(timed, enqueue_s=enqueue_s, enqueue_single_s=single_s)
         if device is None or device_s is None:
             waits = dict.fromkeys(("enqueue_s", "enqueue_single_s"), self._missing["device_s"])
             return replace(timed, missing=self._missing | waits)
         count = _queueable(max(device_s.median_s, self._rough_s), nodes=device.nodes_per_call)
         if count > 1:
-            enqueue_s = _enqueue(backend, calls, count, secondary, pace)
+            enqueue_s = _enqueue(backend, calls, count, rule_of("enqueue_s"), pace)
         else:  # the round trips' calls were enqueued one by one; when a thread waited for a CPU is known of whole trips
             enqueue_s = replace(single_s, loops_s=wall_s.loops_s)
         return replace(
@@ -169,14 +169,14 @@ def _energy_j(device: str, method: Method, pace: Pace) -> tuple[float | None, st
     return gpu_counters.energy_j(device)
 
 
-def _stream(calls: CallLoop, stream: int, call_s: float, secondary: StoppingRule, pace: Pace) -> Samples:
+def _stream(calls: CallLoop, stream: int, call_s: float, rule: StoppingRule, pace: Pace) -> Samples:
     """The period of back-to-back calls, launched as they come."""
     count = math.ceil(BATCH_S / call_s)
     take = chained(lambda: calls(count), stream, count, STREAM_ROUND_S, pace, sample_s=count * call_s)
     if call_s < LONG_S:
         take()
     return collect(
-        take, secondary, pace, calls_per_sample=count, taken_by="event pair", metric="stream_s", uncounted=nothing
+        take, rule, pace, calls_per_sample=count, taken_by="event pair", metric="stream_s", uncounted=nothing
     )
 
 
@@ -192,7 +192,7 @@ def _queueable(call_s: float, *, nodes: float | None) -> int:
     return max(1, int(min(ENQUEUE_CALLS, MAX_QUEUED / max(1.0, nodes or 8.0), ENQUEUE_S / call_s)))
 
 
-def _enqueue(backend: CudaBackend, calls: CallLoop, count: int, secondary: StoppingRule, pace: Pace) -> Samples:
+def _enqueue(backend: CudaBackend, calls: CallLoop, count: int, rule: StoppingRule, pace: Pace) -> Samples:
     """Host time of ``count`` calls, each batch starting from an idle stream.
 
     On one set of inputs: which of them lie in the GPU's cache makes no difference to a launch, to go round a thousand
@@ -205,13 +205,11 @@ def _enqueue(backend: CudaBackend, calls: CallLoop, count: int, secondary: Stopp
         return timed()
 
     take()
-    return collect(
-        take, secondary, pace, calls_per_sample=count, taken_by="host clock", metric="enqueue_s", loop=pace.loop
-    )
+    return collect(take, rule, pace, calls_per_sample=count, taken_by="host clock", metric="enqueue_s", loop=pace.loop)
 
 
 def _round_trip(
-    backend: CudaBackend, calls: CallLoop, call_s: float, secondary: StoppingRule, pace: Pace
+    backend: CudaBackend, calls: CallLoop, call_s: float, rule: StoppingRule, pace: Pace
 ) -> tuple[Samples, Samples]:
     """One call and a wait, from an idle stream, and within it the time until the call returned."""
     singles: list[float] = []
@@ -237,7 +235,7 @@ def _round_trip(
         uncounted()
     wall_s = collect(
         take,
-        secondary,
+        rule,
         pace,
         calls_per_sample=1,
         taken_by="host clock",

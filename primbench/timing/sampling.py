@@ -33,6 +33,7 @@ MIN_SAMPLES = 6  # the fewest for which a 95 % interval of the median exists
 TOO_SHORT = "the warm-up ended before it had six samples"
 HALVES = 3  # fewest samples in each of the two halves that warm-up compares
 HALVES_AGREE = 0.01
+REPEATS = 0.001  # a tenth of the least margin: processes differ by more
 SECONDARY_MIN_SHARE, SECONDARY_MAX_SHARE = 0.03, 0.01  # of min_time_s and max_time_s: 3 to 20 ms
 MIN_TURNS = 6  # of a metric, where processes take turns; of fewer, one in which the machine was slower counts too much
 TAIL_SAMPLES = 10_000  # ten of them lie beyond p99.9
@@ -43,7 +44,8 @@ TAIL_TIMES = 2.5  # times min_time_s, in which there is time for TAIL_SAMPLES of
 class StoppingRule:
     """When to stop: quiet and steady after ``min_time_s``, or ``max_time_s``; below 6 samples only after ``hard_s``.
 
-    max_samples: so many are enough whatever they say.
+    max_samples: so many are enough whatever they say. repeats: samples that are as quiet and steady as this are enough
+    before ``min_time_s``, too: 0 where that is not to be.
     """
 
     max_noise: float
@@ -51,6 +53,11 @@ class StoppingRule:
     max_time_s: float
     max_samples: float = math.inf
     hard_s: float = math.inf
+    repeats: float = 0.0
+
+    def most_noise(self, spent_s: float) -> float:
+        """Of samples that are enough by now; 0 where none are."""
+        return self.max_noise if spent_s >= self.min_time_s else self.repeats
 
 
 class Pace:
@@ -124,7 +131,9 @@ class Pace:
 
 
 def main_rule(method: Method) -> StoppingRule:
-    return StoppingRule(method.max_noise, method.min_time_s, method.max_time_s, hard_s=_hard_s(method))
+    """Where intervals are over processes, a process that repeats within REPEATS tells by six samples what it can."""
+    repeats = REPEATS if method.unit == "process" else 0.0
+    return StoppingRule(method.max_noise, method.min_time_s, method.max_time_s, hard_s=_hard_s(method), repeats=repeats)
 
 
 def secondary_rule(method: Method) -> StoppingRule:
@@ -218,10 +227,10 @@ def collect(
             beside.look(len(samples))
             samples += take()
             spent_s = (pace.now() - start) / 1e9
-            is_looked_at = spent_s >= rule.min_time_s and len(samples) >= look_at
-            if is_looked_at:
+            most_noise = rule.most_noise(spent_s) if len(samples) >= look_at else 0.0
+            if most_noise:
                 look_at = len(samples) + len(samples) // 10 + 1  # sorting at every sample would cost more than sampling
-            stopped = _stopped(samples, rule, spent_s, is_looked_at=is_looked_at) or stopped
+            stopped = _stopped(samples, rule, spent_s, most_noise) or stopped
             is_over = pace.is_over(stopped, uncounted or take)
         beside.end()
     if metric:
@@ -237,11 +246,11 @@ def collect(
     )
 
 
-def _stopped(samples: list[float], rule: StoppingRule, spent_s: float, *, is_looked_at: bool) -> Stopped | None:
-    """What ends the sampling here. is_looked_at: whether quiet samples do."""
+def _stopped(samples: list[float], rule: StoppingRule, spent_s: float, most_noise: float) -> Stopped | None:
+    """What ends the sampling here. most_noise: of samples that do; 0 where these are not looked at."""
     if len(samples) < MIN_SAMPLES and spent_s < rule.hard_s:
         return None
-    if is_looked_at and _is_quiet(samples, rule.max_noise):
+    if most_noise and _is_quiet(samples, most_noise):
         return "noise"
     if spent_s >= rule.max_time_s:
         return "max time"

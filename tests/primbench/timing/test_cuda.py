@@ -61,7 +61,7 @@ def test_the_gpu_changes_contexts_right_before_its_time_is_sampled(
     stands_for("_enqueue", sampled)
     backend: Any = SimpleNamespace(device="cuda:0", stream_handle=1, second_context=Visited(events, refusal))
     timer = cuda.CudaTimer(backend, CallLoop([lambda: None]), Method(), Pace(CLOCK))
-    found = timer.measure(StoppingRule(0.1, 0.1, 0.1))
+    found = timer.measure(lambda _: StoppingRule(0.1, 0.1, 0.1))
     assert ["visit", "_device"] == events[events.index("_device") - 1 : events.index("_device") + 1]
     assert 1 == events.count("visit")
     assert (2.0, 1.0) == (found.nodes_per_call, found.longest_path_per_call)

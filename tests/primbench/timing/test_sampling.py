@@ -5,13 +5,17 @@ from __future__ import annotations
 import gc
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from primbench.problem import described
+from primbench.registry import build
 from primbench.spec.method import Method
 from primbench.timing.calls import CallLoop
 from primbench.timing.cpu_probe import Loop
+from primbench.timing.rules import rules_of
 from primbench.timing.sampling import (
     MIN_SAMPLES,
     Pace,
@@ -192,6 +196,28 @@ def test_secondary_metrics_get_a_percent_of_the_time() -> None:
     method = Method(min_time_s=0.2, max_time_s=3.0)
     assert main_rule(method) == StoppingRule(0.005, 0.2, 3.0)
     assert secondary_rule(method).max_time_s == pytest.approx(0.03)
+
+
+@pytest.mark.parametrize(
+    ("unit", "wander", "samples"), [("process", 0.0005, 6), ("process", 0.004, 100), ("sample", 0.0005, 100)]
+)
+def test_where_processes_are_what_counts_six_samples_that_agree_are_enough(
+    unit: Any, wander: float, samples: int
+) -> None:
+    """Before the least time is over."""
+    clock, method = FakeClock(), Method(min_time_s=0.1, max_time_s=0.5, unit=unit)
+    turns = itertools.cycle([1e-3, 1e-3 * (1 + wander)]).__next__
+    found = collect(taker(clock, turns), main_rule(method), Pace(clock), calls_per_sample=1, taken_by="host clock")
+    assert len(found.samples_s) == pytest.approx(samples, rel=0.05)
+
+
+def test_what_a_case_is_judged_by_is_sampled_longest_unless_tails_are_asked_for() -> None:
+    method = Method(min_time_s=0.02, max_time_s=0.1, unit="process")
+    rule_of = rules_of(build("launch", {}), replace(method, tails=False))
+    assert main_rule(method) == rule_of("enqueue_s")
+    assert secondary_rule(method) == rule_of("wall_s") == rule_of("stream_s")
+    assert {tail_rule(method)} == {rules_of(build("launch", {}), method)(each) for each in ("enqueue_s", "wall_s")}
+    assert secondary_rule(method) == rules_of(build("gemm", {"m": 8, "n": 8, "k": 8}), method)("enqueue_s")
 
 
 def test_tails_get_ten_thousand_samples_where_calls_are_quick_and_a_quarter_of_a_second_where_they_are_not() -> None:
