@@ -224,7 +224,7 @@ def rows(times: int) -> Iterator[tuple[str, str]]:
             yield f"equal places, a part of the step told, {how}", f"{parts_told(dice, times, parts, pairs):.1%}"
             found = parts_told(dice, times, parts, pairs, longer=1.2)
             yield f"one part 20 % longer, a part told, {how}", f"{found:.1%}"
-    for pairs in (3, 5, 8, 16):
+    for pairs in (3, 5, 8, 11, 16):
         yield f"a fifth of processes 10 % longer, equivalent, {pairs} pairs", f"{alike_though(dice, times, pairs):.1%}"
     for nodes in (3, 4, 8, 16):
         for longer in (1.0, 1.1):

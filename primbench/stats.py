@@ -68,11 +68,13 @@ class LogRatio(NamedTuple):
     """A ratio by its logarithm, of which processes say: ``log``, give or take Student's t times ``error``.
 
     error: standard error; freedom: degrees of freedom. Both are None for a single value, which tells of no scatter.
+    borrowed: of the degrees of freedom, those that are of others than its own values.
     """
 
     log: float
     error: float | None = None
     freedom: float | None = None
+    borrowed: float = 0.0
 
     @property
     def ratio(self) -> float:
@@ -252,6 +254,11 @@ def unseen_share(count: int, level: float = LEVEL) -> float:
     1 - level^(1 / n), the upper end of an exact one-sided interval: Clopper & Pearson (1934), Biometrika 26, 404.
     """
     return 1 - float(level ** (1 / count))
+
+
+def draws_needed(share: float, level: float = LEVEL) -> int:
+    """Draws of which ``unseen_share`` is below a share."""
+    return math.floor(math.log(level) / math.log1p(-share)) + 1
 
 
 def benjamini_hochberg(ps: Sequence[float | None]) -> list[float | None]:

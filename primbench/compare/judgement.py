@@ -65,8 +65,9 @@ def _false_discovery_rates(arms: Sequence[ArmComparison]) -> dict[_Key, float | 
 _OUTCOMES: tuple[tuple[Verdict, Callable[[Estimate], bool]], ...] = (
     ("slower", lambda it: it.differs and it.is_beyond_margin and it.ratio > 1),
     ("faster", lambda it: it.differs and it.is_beyond_margin),
-    ("equivalent-in-these-runs", lambda it: it.is_equivalent and (it.is_one_run or (it.is_of_few and not it.differs))),
+    ("equivalent-in-these-runs", lambda it: it.is_equivalent and it.is_one_run),
     ("equivalent-at-full-speed", lambda it: it.is_equivalent and it.holds_at_full_speed_alone),
+    ("equivalent-in-these-runs", lambda it: it.is_equivalent and it.is_of_few and not it.differs),
     ("different-but-small", lambda it: it.differs and it.is_equivalent),
     ("equivalent", lambda it: it.is_equivalent),
     ("different-about-the-margin", lambda it: it.differs and it.is_narrow),

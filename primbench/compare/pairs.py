@@ -127,7 +127,9 @@ def compare_runs(one: Sequence[Results], other: Sequence[Results], names: tuple[
 def successive(results: Results) -> list[tuple[str, ArmComparison]]:
     """Each arm of a study against the one before it, whose name comes first; those that measured nothing left out."""
     sides = [side for side in sides_of(results).values() if any(record.status == "ok" for record in side.records)]
-    steps = [_told_apart(against(before, side, PAIRED), before, side) for before, side in pairwise(sides)]
+    steps = [
+        _told_apart(arm, before, side) for before, side in pairwise(sides) for arm in against(before, [side], PAIRED)
+    ]
     return list(zip([side.name for side in sides], judge(steps, None), strict=False))
 
 

@@ -22,10 +22,11 @@ FALSE_DISCOVERIES_BESIDE = 0.01
 judge, and among all others: of studies of equal arms, 2 to 5 % call one so; with 5 % of both, up to 7.
 """
 
-MOST_UNSEEN = 0.5
-"""Where most of a place's processes may be slow unseen, no equivalence of places is shown: of fewer than five pairs,
-since 1 - 0.05^(1/4) is 0.53 and 1 - 0.05^(1/5) is 0.45. Of an arm a fifth of whose processes take 10 % longer, which is
-more than the margin, 3 pairs would call half equivalent, 5 do 31 %, 8 20 % and 16 3 %.
+MOST_UNSEEN = 0.25
+"""Where as large a share of a place's processes may be slow unseen, or a larger one, equivalence is told of these runs
+alone: of fewer than eleven pairs, since 1 - 0.05^(1/n) is 0.26 for 10 and 0.24 for 11. Nothing but processes tells of
+processes that are seldom slow: where a fifth of an arm's take 10 % longer, none of 5 does in a third of all studies, in
+which all cases look alike. 5 pairs would call 31 % of such arms equivalent, 8 20 % and 11 9 %.
 """
 
 FAR = 0.1
@@ -76,6 +77,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     is_one_run: the places were not interleaved, and one of them was run once, or each in a session of its own, so that
     no difference is certain, and that they are alike of these runs alone.
     unseen: the share of a place's processes that may be of another kind, such as slow, though none of ``pairs`` was.
+    freedom: degrees of freedom that its intervals stand on. borrowed_freedom: of these, those of the scatter of the
+    study's other cases; the others are its own, of its pairs.
     is_too_busy: both places waited for a CPU for so long that nothing is told.
     """
 
@@ -99,6 +102,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     left_out: LeftOut | None = None
     is_one_run: bool = False
     unseen: float | None = None
+    freedom: float | None = None
+    borrowed_freedom: float = 0.0
     is_too_busy: bool = False
 
     @property
@@ -136,7 +141,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_few(self) -> bool:
-        """Whether so few processes were alike that most of a place's may be of another kind."""
+        """Whether so few processes were alike that a large share of a place's may be of another kind."""
         return self.unseen is not None and self.unseen >= MOST_UNSEEN
 
     @property

@@ -32,9 +32,9 @@ def unsettled(comparison: Comparison, cases: Sequence[Case]) -> list[Case]:
 
 
 def is_settled(case: CaseComparison) -> bool:
-    """Whether further pairs would hardly change the verdict."""
+    """Whether further pairs would hardly change the verdict, but for telling of these runs alone."""
     if case.deciding is None:
         return False
     if case.deciding.outcome in WITHIN_MARGIN:
-        return not case.deciding.is_of_few
+        return True
     return case.deciding.outcome != "inconclusive" and case.deciding.q is not None and case.deciding.q <= SURE_ENOUGH

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.compare.comparison import ArmComparison
-from primbench.compare.estimates import compare_case, mean_of
+from primbench.compare.estimates import compare_cases, mean_of
 from primbench.compare.judgement import judge
 from primbench.compare.matching import Matching, Twin
 from primbench.compare.sides import identity
@@ -28,16 +28,24 @@ def verdicts(baseline: Side, others: Sequence[Side], again: Side | None, matchin
     """All arms against the baseline. again: the baseline run once more, which is part of it where the two agree."""
     itself = None
     if again is not None:
-        (itself,) = judge([against(baseline, again, matching)], None)
+        (itself,) = judge(against(baseline, [again], matching), None)
         matching = replace(matching, twin=Twin(again, _agreed(itself)))
-    return JudgedCase(judge([against(baseline, side, matching) for side in others], itself), itself)
+    return JudgedCase(judge(against(baseline, others, matching), itself), itself)
 
 
-def against(baseline: Side, side: Side, matching: Matching) -> ArmComparison:
-    """One arm against the baseline: ratios alone, as verdicts depend on all arms and cases."""
-    cases = [compare_case(baseline, side, key, matching) for key in baseline.cases if key in side.cases]
-    mean = mean_of(baseline, side, cases, matching)
-    return ArmComparison(name=side.name, arm=side.arm, effect=None, differences={}, cases=cases, mean=mean)
+def against(baseline: Side, sides: Sequence[Side], matching: Matching) -> list[ArmComparison]:
+    """Arms against the baseline: ratios alone, as verdicts depend on all arms and cases."""
+    return [
+        ArmComparison(
+            name=side.name,
+            arm=side.arm,
+            effect=None,
+            differences={},
+            cases=cases,
+            mean=mean_of(baseline, side, cases, matching),
+        )
+        for side, cases in zip(sides, compare_cases(baseline, sides, matching), strict=True)
+    ]
 
 
 def _agreed(itself: ArmComparison) -> frozenset[tuple[bytes, str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from primbench.compare.gate import SLOWER, Gate
-from primbench.compare.ratio import WITHIN_MARGIN
+from primbench.compare.ratio import MOST_UNSEEN, WITHIN_MARGIN
 from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report import table
 from primbench.report.arm_tables import arm_tables
@@ -23,6 +23,7 @@ from primbench.report.step import step
 from primbench.report.verdicts import in_words, why
 from primbench.results.metrics import METRICS
 from primbench.spec.naming import name_of
+from primbench.stats import draws_needed, quantile
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ def _counts(arm: ArmComparison) -> Iterator[str]:
     if len(arm.cases) > 1:
         yield f"{len(arm.cases)} cases: " + ", ".join(f"{count} {words}" for words, count in counts.most_common())
     yield from _unseen(arm)
+    yield from _borrowed(arm)
 
 
 def _unseen(arm: ArmComparison) -> Iterator[str]:
@@ -155,9 +157,22 @@ def _unseen(arm: ArmComparison) -> Iterator[str]:
     alike = [case.deciding for case in arm.cases if case.deciding and case.verdict in WITHIN_MARGIN]
     most = max(alike, key=lambda found: found.unseen or 0.0, default=None)
     if most is not None and most.unseen is not None:
+        more = f"; {draws_needed(MOST_UNSEEN)} pairs tell of the places" if most.is_of_few else ""
         yield (
             f"alike by {most.pairs} processes a side: if none of these was slow, up to {format_percent(most.unseen)} "
-            "of a place's may be"
+            f"of a place's may be{more}"
+        )
+
+
+def _borrowed(arm: ArmComparison) -> Iterator[str]:
+    """What intervals stand on beside a case's own pairs."""
+    deciding = [case.deciding for case in arm.cases if case.deciding and case.deciding.freedom]
+    borrowed = [found.borrowed_freedom for found in deciding]
+    if borrowed and max(borrowed) > 0:
+        own = [(found.freedom or 0.0) - found.borrowed_freedom for found in deciding]
+        yield (
+            f"intervals stand on {quantile(own, 0.5):.0f} degrees of freedom of a case's own pairs and "
+            f"{quantile(borrowed, 0.5):.1f} borrowed from how the other cases scatter (medians)"
         )
 
 

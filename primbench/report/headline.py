@@ -35,7 +35,9 @@ BESIDE: dict[Verdict, str] = {
     "equivalent-in-these-runs": "told only of these runs",
 }
 SHOWN: tuple[Verdict, ...] = ("equivalent", "different-but-small", "faster")
-"""What shows of a case that it is not slower by more than its margin."""
+"""What shows of a case that it is not slower by more than its margin. Of pairs, "equivalent-in-these-runs" does, too:
+of runs that were not interleaved, others may differ.
+"""
 
 
 def headline(comparison: Comparison) -> str:
@@ -62,8 +64,8 @@ def tone(comparison: Comparison) -> Tone:
 
 def _is_shown(comparison: Comparison) -> bool:
     """Whether no case is slower by more than its margin, for certain."""
-    cases = comparison.cases
-    return bool(cases) and all(case.verdict in SHOWN and not case.fails_more for case in cases)
+    cases, shown = comparison.cases, {*SHOWN, *(["equivalent-in-these-runs"] if comparison.paired else [])}
+    return bool(cases) and all(case.verdict in shown and not case.fails_more for case in cases)
 
 
 def _sentence(clauses: Sequence[str]) -> str:

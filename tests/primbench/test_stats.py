@@ -131,7 +131,7 @@ def test_pooled_is_scipys_t_of_two_samples_on_logarithms(pairs: tuple[list[float
     assert found.p() == pytest.approx(float(expected.pvalue), rel=1e-9)
     one = stats.pooled(a[:1], b)
     assert (7, True) == (one.freedom, one.error is not None), "one value beside several"
-    assert [None, None] == list(stats.pooled([3.0], [2.0])[1:])
+    assert [None, None] == list(stats.pooled([3.0], [2.0])[1:3])
 
 
 def test_adjusted_as_scipy_does() -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from primbench import stats
+from primbench.compare.chosen import pair_by_pair
 from primbench.compare.criteria import margins_of
-from primbench.compare.estimates import pair_by_pair
 from primbench.compare.ratio import FAR
 from primbench.compare.sides import Side, identity
 from primbench.errors import BackendUnavailable, InvalidRequest

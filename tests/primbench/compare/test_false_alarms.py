@@ -27,8 +27,8 @@ def test_a_gate_on_runs_of_other_days_fails_by_what_days_do_not_explain() -> Non
 
 
 def test_few_pairs_call_no_places_equivalent() -> None:
-    """Of those of which a fifth of one place's processes take 10 % longer, 3 pairs called half equivalent."""
+    """Of those of which a fifth of one place's processes take 10 % longer, 3 pairs called half equivalent, 5 31 %."""
     dice = np.random.default_rng(3)
-    assert alike_though(dice, 50, 3) <= 0.1
-    assert 0.15 < alike_though(dice, 100, 5) < 0.45, "which docs/method.md says"
+    assert max(alike_though(dice, 50, pairs) for pairs in (3, 10)) <= 0.1, "it is told of these runs alone"
+    assert 0.02 < alike_though(dice, 100, 11) < 0.2, "which docs/method.md says"
     assert alike_though(dice, 50, 16) <= 0.1

@@ -236,7 +236,9 @@ def test_a_step_is_against_the_arm_before_it(made_study: MadeStudy) -> None:
     ]
     estimates = [step.arm.cases[0].estimates[0] for step in found.steps]
     assert [pytest.approx(ratio, rel=1e-9) for ratio in (1.0, 1.2, 1.0, 1.5)] == [each.ratio for each in estimates]
-    assert ["equivalent", "slower", "equivalent", "slower"] == [each.outcome for each in estimates]
+    assert ["equivalent-in-these-runs", "slower", "equivalent-in-these-runs", "slower"] == [
+        each.outcome for each in estimates
+    ]
     to_host = [arm.cases[0].estimates[0].ratio for arm in found.comparison.arms]
     products = [1.0, 1.2, 1.2, 1.8]
     assert [pytest.approx(product, rel=1e-9) for product in products] == to_host

@@ -1,0 +1,165 @@
+"""Which numbers of the processes of two sides make the ratio of a metric."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import geometric_mean
+from typing import TYPE_CHECKING, NamedTuple
+
+from primbench.compare import moments
+from primbench.compare.matching import Matching, paired
+from primbench.compare.neighbour import neighbour_of
+from primbench.compare.ratio import LeftOut, Slowed
+from primbench.compare.slowing import held_up, slowed
+from primbench.results.metrics import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from primbench.compare.matching import CountedRatio
+    from primbench.compare.sides import MetricValues, Side
+    from primbench.spec.case import Case
+    from primbench.stats import LogRatio
+
+FEWEST_PAIRS = 3  # in which the CPU ran at full speed
+
+
+@dataclass(frozen=True)
+class BothSides:
+    """One case on both sides."""
+
+    baseline: Side
+    arm: Side
+    key: bytes
+    matching: Matching
+
+    @property
+    def case(self) -> Case:
+        """As the baseline ran it first."""
+        return self.baseline.cases[self.key][0].case
+
+    @cached_property
+    def in_turn(self) -> bool:
+        """Whether a load, or a slow CPU, has fallen on both alike."""
+        took_turns = self.baseline.took_turns(self.key) and self.arm.took_turns(self.key)
+        return took_turns and self.matching.ratio is paired
+
+    @property
+    def has_neighbour(self) -> bool:
+        """Whether a load beside one of them is what is asked about, and no disturbance."""
+        return any(map(neighbour_of, (self.baseline, self.arm)))
+
+    @cached_property
+    def slowed(self) -> Slowed | None:
+        """How often their CPUs were slow; None where that is of no matter."""
+        return (
+            None
+            if self.in_turn or self.has_neighbour
+            else slowed(self.baseline, self.arm, self.key, self.matching.ratio)
+        )
+
+    @cached_property
+    def left_out(self) -> Slowed | None:
+        """What share of each side's samples may be left out; None where none may be.
+
+        Those beside a slow CPU; of processes that took turns, which were slow alike, those that were held up.
+        """
+        return held_up(self.baseline, self.arm, self.key, self.matching.ratio) if self.in_turn else self.slowed
+
+
+class Chosen(NamedTuple):
+    """The numbers that make a ratio.
+
+    arm, baseline: process -> seconds. logs: process -> the logarithm of its ratio, of those that the ratio is of.
+    of_pairs: so many were run for ``pairs`` that count.
+    """
+
+    arm: Mapping[int, float]
+    baseline: Mapping[int, float]
+    logs: Mapping[int, float]
+    ratio: LogRatio
+    pairs: int
+    of_pairs: int
+    left_out: LeftOut | None
+
+
+def chosen(sides: BothSides, metric: str) -> Chosen | None:
+    """MetricValues at full CPU speed where half of the pairs, and FEWEST_PAIRS, have them, else those of all samples.
+
+    Samples are chosen by the loop beside them, or what the kernel counted, never by what they are, and by that of their
+    own arm; and not where one of the places is slowed down more than the other, which may be its own doing.
+    """
+    everything = of_all(sides, metric)
+    found = sides.matching.ratio(*everything)
+    if found is None:
+        return None
+    quiet = at_full_speed(sides, metric)
+    of_quiet = if_enough(sides.matching.ratio(*quiet), found)
+    if of_quiet is None or sides.left_out is None or not sides.left_out.may_be_alike:
+        numbers = _of_both(sides, metric, lambda side: side.numbers)
+        return Chosen(*numbers, _logs(*everything), *found, found[1], left_out=None)
+    ratio, pairs = found
+    left_out = LeftOut(slowed=sides.left_out, ratio=ratio.ratio, interval=ratio.interval())
+    return Chosen(*quiet, _logs(*quiet), *of_quiet, pairs, left_out=left_out)
+
+
+def pair_by_pair(baseline: Side, arm: Side, key: bytes, metric: str) -> dict[int, float]:
+    """Pair -> how many times as long the arm took by this metric; of those that have it on both sides."""
+    found = chosen(BothSides(baseline, arm, key, Matching(paired)), metric)
+    return {} if found is None else {pair: math.exp(log) for pair, log in found.logs.items()}
+
+
+def _logs(arm: Mapping[int, float], baseline: Mapping[int, float]) -> dict[int, float]:
+    return {process: math.log(arm[process] / baseline[process]) for process in sorted(arm.keys() & baseline.keys())}
+
+
+def _of_both(
+    sides: BothSides, metric: str, of: Callable[[Side], Mapping[bytes, MetricValues]]
+) -> tuple[Mapping[int, float], Mapping[int, float]]:
+    """The numbers of the arm and of the baseline."""
+    of_baseline = sides.matching.of_baseline(sides.baseline, sides.key, metric, of)
+    return of(sides.arm).get(sides.key, {}).get(metric, {}), of_baseline
+
+
+def of_all(sides: BothSides, metric: str) -> tuple[Mapping[int, float], Mapping[int, float]]:
+    """The numbers by all samples; of an arm in turn, as they stand to the baseline's by ``moments``."""
+    arm, baseline = _of_both(sides, metric, lambda side: side.numbers)
+    if not sides.in_turn or not METRICS[metric].is_median:
+        return arm, baseline
+    return _in_step(sides, metric, baseline, lambda side: side.moments, moments.ratio), baseline
+
+
+def at_full_speed(sides: BothSides, metric: str) -> tuple[Mapping[int, float], Mapping[int, float]]:
+    """The numbers by those samples that no other program made longer."""
+    if not sides.in_turn:
+        return _of_both(sides, metric, lambda side: side.undisturbed)
+    _, baseline = _of_both(sides, metric, lambda side: side.alone)
+    return _in_step(sides, metric, baseline, lambda side: side.moments_alone, moments.ratio_alone), baseline
+
+
+def _in_step(
+    sides: BothSides,
+    metric: str,
+    baseline: Mapping[int, float],
+    of: Callable[[Side], Mapping[bytes, Mapping[str, Mapping[int, Sequence[float]]]]],
+    ratio_of: Callable[[Sequence[float], Sequence[float]], float | None],
+) -> Mapping[int, float]:
+    """Medians of the arm as they stand to the baseline's by the moments that both have. of: the moments of a side."""
+    own, *runs = (
+        of(each)[sides.key].get(metric, {})
+        for each in (sides.arm, *sides.matching.baselines(sides.baseline, sides.key, metric))
+    )
+    ratios = {
+        process: [found for run in runs if process in run and (found := ratio_of(own[process], run[process]))]
+        for process in own.keys() & baseline.keys()
+    }
+    return {process: baseline[process] * geometric_mean(each) for process, each in ratios.items() if each}
+
+
+def if_enough(of_quiet: CountedRatio | None, of_every: CountedRatio | None) -> CountedRatio | None:
+    """The ratio at full speed where half of the pairs have it, and these are some."""
+    if of_quiet is None or (of_every is not None and of_quiet[1] < max(FEWEST_PAIRS, of_every[1] / 2)):
+        return None
+    return of_quiet
