@@ -175,11 +175,13 @@ class Times:
 
 def role(beside: float, alone: float, *, whole: float) -> Role:
     """Of a difference that takes so much longer beside the others of its set, and by itself, where all take whole."""
-    if max(beside, alone, key=abs) * whole < 0:
+    larger = max(beside, alone, key=abs)
+    if larger * whole < 0:
         return "takes away"
-    if abs(alone) < ONLY * abs(beside):
+    sign = math.copysign(1, larger)
+    if sign * alone < ONLY * sign * beside:
         return "only together"
-    return "enough by itself" if abs(beside) < ONLY * abs(alone) else "adds"
+    return "enough by itself" if sign * beside < ONLY * sign * alone else "adds"
 
 
 def interval(contrast: LogRatio, level: float = 1 - LEVEL) -> RatioInterval:

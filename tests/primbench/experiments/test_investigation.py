@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 import pytest
 
+from primbench.experiments.why.certificate import role
 from primbench.experiments.why.conclusion import Conclusion
 from primbench.experiments.why.investigation import Investigation
 from primbench.experiments.why.rounds import Observation, Round, Subset
@@ -208,3 +209,11 @@ def test_a_cause_that_does_not_run_alone_is_proven_with_what_it_needs(needs: tup
     assert {2, 3} == found(conclusion)
     assert roles(conclusion)[3] is None
     assert conclusion.failed
+
+
+def test_a_role_goes_by_what_is_done_beside_the_others_and_alone() -> None:
+    assert "adds" == role(0.2, 0.15, whole=0.3)
+    assert "only together" == role(0.2, 0.01, whole=0.3) == role(0.2, -0.08, whole=0.3)
+    assert "enough by itself" == role(0.01, 0.2, whole=0.3) == role(-0.08, 0.2, whole=0.3)
+    assert "takes away" == role(-0.2, 0.01, whole=0.3)
+    assert "adds" == role(-0.2, -0.15, whole=-0.3)
