@@ -168,7 +168,8 @@ def _measured(
     phases.end("first calls")
     copies = elsewhere(backend, problem, inputs) if pace.has_others and len(steps) == 1 else []
     phases.end("setup")
-    compare = case.check(steps[0])
+    compare = case.check(steps[0], first.output)
+    first = first._replace(output=None)  # whose memory may be wanted
     timer = timer_on(backend, calls, method, pace, copies)
     error = timer.settle(compare) if timer else compare()
     phases.end("check")
@@ -252,10 +253,11 @@ class Alone:
     def set_up(self, inputs: Sequence[Array]) -> tuple[list[Step], list[HostExtent]]:
         return set_up(self._backend, self._problem, inputs, self._method)
 
-    def check(self, step: Step) -> Callable[[], float | None]:
+    def check(self, step: Step, output: Any = None) -> Callable[[], float | None]:
         """Make a call, and return what compares its output, which may go on beside further calls.
 
-        It returns the error; None where there is nothing to compare with, or that was not asked for.
+        It returns the error; None where there is nothing to compare with, or that was not asked for. output: of an
+        earlier call of the step, if there was one.
         """
         if not self._method.check:
             self.missing["output"] = "no check was asked for"
@@ -266,10 +268,10 @@ class Alone:
         checked = self._problem.check_inputs(self._rng, self._inputs)
         if checked is not self._inputs:  # then checked by a step set up for these inputs
             kernel = setup_of(self._problem.primitive, self._backend.name)
-            step = kernel(self._backend, self._problem, *map(self._backend.put, checked))
+            step, output = kernel(self._backend, self._problem, *map(self._backend.put, checked)), None
         make, seed = lambda: self._problem.reference(self._rng, *checked), self._method.seed
         self._check = OutputCheck(self._backend, self._problem, step, make, known=self._known, seed=seed)
-        return self._check.begin()
+        return self._check.begin(output)
 
     def check_again(self, step: Step) -> float | None:
         """The error of a call after all that were timed, for problems that ask for it."""

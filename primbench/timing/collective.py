@@ -140,7 +140,7 @@ class Together:
             self._group.agree()
         return steps, [extent for arrays in given for extent in extents_of(self._backend, arrays)]
 
-    def check(self, step: Step) -> Callable[[], float | None]:
+    def check(self, step: Step, output: Any = None) -> Callable[[], float | None]:
         """What returns the error, at once: ranks agree on it, and they do nothing else meanwhile.
 
         It is None where no check was asked for. Raises VerificationError on all ranks where one is wrong.

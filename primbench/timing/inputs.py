@@ -6,7 +6,7 @@ import math
 import time
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.errors import UnsupportedCase
 from primbench.numa.pages import HostExtent
@@ -97,19 +97,22 @@ def made_together(problem: Problem, method: Method, processes: int) -> tuple[Arr
 
 
 class FirstCalls(NamedTuple):
-    """extents: where in host memory the outputs lie. implementations: Measurement's."""
+    """extents: where in host memory the outputs lie. implementations: Measurement's. output: of the first step."""
 
     extents: list[HostExtent]
     implementations: list[Implementation] | None
+    output: Any = None
 
 
 def first_calls(backend: Backend, steps: Sequence[Step]) -> FirstCalls:
     """Call every step once, which loads and tunes what is lazy."""
     listening = getattr(backend, "taken", None) if backend.device == "cpu" else None
     with listening() if listening else nullcontext([]) as heard:
-        extents = [extent for step in steps for extent in extents_of(backend, [step()])]
+        output = steps[0]() if steps else None
+        extents = extents_of(backend, [output])
+        extents += [extent for step in steps[1:] for extent in extents_of(backend, [step()])]
         backend.synchronize()
-    return FirstCalls(extents, next(iter(heard), None))
+    return FirstCalls(extents, next(iter(heard), None), output)
 
 
 def input_sets(backend: Backend, problem: Problem, method: Method, set_bytes: Callable[[], int] | None = None) -> int:
