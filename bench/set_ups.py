@@ -4,8 +4,8 @@ The host against itself, by processes that take turns: each sets a case up sever
 graphs, and samples it each time; halves of the samples tell what sampling itself leaves. Variances of the logarithm of
 the ratio are those of a nested design with random effects; intervals of their ratios are exact for normal ones (Searle,
 Casella & McCulloch, Variance Components, 1992, section 3.6). --device cuda:0 --backend torch takes a GPU. Six cases of
-eight pairs with four set-ups each take a minute on a quiet CPU. What a machine does from one set-up to the next counts as
-theirs: on a busy one their part is an upper bound.
+eight pairs with four set-ups each take a minute on a quiet CPU. What a machine does from one set-up to the next counts
+as theirs: on a busy one their part is an upper bound.
 """
 
 from __future__ import annotations
