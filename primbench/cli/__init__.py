@@ -28,7 +28,6 @@ COMMANDS = {
     "explain": ("primbench.cli.explain", "Measure a captured step and its parts, and show where its time goes."),
     "study": ("primbench.cli.study", "Run the same cases on the host and in containers, and say what differs."),
     "why": ("primbench.cli.why", "Find the settings that make one place slower than another, and prove it."),
-    "ablate": ("primbench.cli.ablate", "Add one ingredient of a container after the other, and say what each costs."),
     "compare": ("primbench.cli.compare", "Compare the arms of a study, or two results files, and say what is certain."),
     "fleet": ("primbench.cli.fleet", "Find the nodes of many that are slower than the others, and say why."),
     "list": ("primbench.cli.listing", "List primitives, backends and suites, and what is missing for which."),
@@ -46,6 +45,8 @@ COMMANDS = {
     "help": ("primbench.cli.help", "Read a page of the documentation, or list them."),
     "schema": ("primbench.cli.schema", "Print the JSON Schema of a results file's lines."),
 }
+MOVED = {"ablate": "primbench why host docker --primitive launch"}
+"""Commands that went, each with the one that answers the same question; for one release."""
 
 
 class CommandGroup(click.Group):
@@ -58,6 +59,8 @@ class CommandGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError:
             there = self.list_commands(ctx)
+            if args[0] in MOVED:
+                raise click.UsageError(f"{args[0]} is another command now: {MOVED[args[0]]}", ctx) from None
             hint = near(args[0], there).rstrip() or f"there are {', '.join(there)}"
             raise click.UsageError(f"No such command {args[0]!r}: {hint}", ctx) from None
 

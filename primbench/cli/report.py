@@ -16,7 +16,6 @@ from primbench.compare.pairs import compare, compare_runs
 from primbench.compare.runs import side_of
 from primbench.compare.sides import sides_of
 from primbench.errors import InvalidRequest
-from primbench.experiments import ablation
 from primbench.report import html, page
 from primbench.report.plain import printable
 
@@ -64,10 +63,7 @@ def _beside(one: NamedRuns, other: NamedRuns) -> Page:
 
 
 def _study_page(results: Results, sides: Sequence[Side], file: str, baseline: str | None) -> Page:
-    comparison, study = compare(results, baseline), results.header.study
-    if study is not None and baseline is None and ablation.is_one(study):
-        return page.of_waterfall(ablation.waterfall(results, comparison), results, file)
-    return page.of_comparison(comparison, sides, [results], file)
+    return page.of_comparison(compare(results, baseline), sides, [results], file)
 
 
 command = GroupedCommand(

@@ -122,7 +122,7 @@ def going_on(found: Results, values: Mapping[str, Any]) -> str:
     if found.header.study is None:
         words = [*_resuming(sys.argv[1:]), *_replacing(values), "--resume", path]
     else:
-        name = "ablate" if context.info_name == "ablate" else "study"
+        name = "why" if found.header.study.why else "study"
         words = [*kernels_options(named_files()), name, "--resume", path]
     return shlex.join(["primbench", *words])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -39,7 +38,6 @@ from primbench.cli.options import (
 from primbench.cli.outputs import check_outputs
 from primbench.cli.problem import entries_in, entries_in_words, once
 from primbench.cli.resuming import Begun, check_all_kernels, going_on, resuming
-from primbench.compare.comparison import Comparison
 from primbench.compare.gate import Gate
 from primbench.compare.pairs import compare
 from primbench.compare.settled import unsettled
@@ -62,8 +60,11 @@ from primbench.suites.parse import MOST_PAIRS
 from primbench.workers.session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from primbench.cli.measuring import Entries
     from primbench.cli.progress import Progress
+    from primbench.compare.comparison import Comparison
     from primbench.results.record import Record, Worker
     from primbench.spec.neighbour import Neighbour
     from primbench.spec.study import Study
@@ -74,18 +75,10 @@ PLACES = ("numa_node", "cpu_node", "cpu_kind", "mem_nodes", "mem_policy", "cpus"
 """Options that arms have instead."""
 BEGUN_WITH = {
     "suite", "itself", "other_builds", "primitives", "sizes", "device", "backends", "cache", "pairing",
-    "max_noise", "min_time", "max_time", "seed", "check", "output", "labels", "runtime", "runner", "beside",
+    "max_noise", "min_time", "max_time", "seed", "check", "output", "labels", "beside",
 }  # fmt: skip
 """What a results file keeps, and --resume does not take anew."""
-ADD = "add_"
-"""Before the name of a setting: of options that are no less."""
 HOST = Arm(name="host")
-
-Show = Callable[[Results, Comparison, Mapping[str, Any], Gate], None]
-
-
-def _show(found: Results, comparison: Comparison, values: Mapping[str, Any], gate: Gate) -> None:
-    comparing.show(comparison, [*sides_of(found).values()], [found], values, gate)
 
 
 def _run(suite: str | None, **values: Any) -> None:
@@ -95,8 +88,8 @@ def _run(suite: str | None, **values: Any) -> None:
         carry_out(resumed(begun.held, values) if begun else _asked(suite, values), begun, values)
 
 
-def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show: Show = _show) -> None:
-    """Run what is left of a study, and print what it shows. show: prints it, and exits by the gate.
+def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any]) -> None:
+    """Run what is left of a study, and print what it shows.
 
     Exit 1 on a failed case, on a verdict of --fail-on, and where nothing was compared; 130 or 143 when interrupted.
     """
@@ -135,7 +128,8 @@ def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any], show
         ended = run_cases(lines, total, session, writer=writer, found=found, values=values)
     say_what_was_left_out(budget, found, going_on(found, values))
     comparison = _compared(study, found)
-    show(found, comparison, values, gate if ended is None else Gate("never"))
+    gate = gate if ended is None else Gate("never")
+    comparing.show(comparison, [*sides_of(found).values()], [found], values, gate)
     exit_as(ended, found.records)
     arms = [*comparison.arms, *([comparison.again] if comparison.again else [])]
     if not any(case.estimates for arm in arms for case in arm.cases):
@@ -216,7 +210,7 @@ def refuse_beside_resume() -> None:
     context = click.get_current_context()
     for parameter in context.command.params:
         name = str(parameter.name)
-        if (name in BEGUN_WITH or name.startswith(ADD)) and is_typed(name):
+        if name in BEGUN_WITH and is_typed(name):
             word = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
             raise InvalidRequest(f"{word} and --resume: a study goes on with the arms and cases it was begun with")
 
@@ -250,8 +244,8 @@ def shared_options(lasting_s: Mapping[str, tuple[float, float]] = LASTING_S) -> 
             yield option
 
 
-def study_options() -> list[click.Option]:
-    """The options that `study` and `ablate` share: pairs, when to end, which cases."""
+def _options() -> list[click.Option]:
+    """Pairs, when to end, which cases, and how they are measured."""
     return [
         grouped("Compare", "--pairs", type=WholeNumber(1, MOST_PAIRS), metavar="N",
                 help="Fresh processes of every arm; intervals are over them. "
@@ -291,7 +285,7 @@ command = GroupedCommand(
                 help="Add the first arm once more: what differs between these two is noise."),
         grouped("Compare", "--other-builds", is_flag=True,
                 help="Run arms whose framework is another build than the baseline's, too: a stack effect."),
-        *study_options(),
+        *_options(),
     ],
     help="Run the same cases in several arms, interleaved, and say what the arms differ in.\n\n"
          "Pair after pair, every arm runs every case in a fresh process, in an order that is mirrored from one pair to "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -12,7 +11,6 @@ from primbench.compare.comparison import ArmComparison, Comparison, Mixed
 from primbench.compare.differing import differing
 from primbench.compare.effects import differences, effect_of, mixed
 from primbench.compare.explain import explained
-from primbench.compare.judgement import judge
 from primbench.compare.learnt import compare_learnt, has_accuracy
 from primbench.compare.machines import notes_sent
 from primbench.compare.matching import WHILE_LOOKING, Matching, paired, unpaired
@@ -23,7 +21,7 @@ from primbench.compare.runs import how_to_pair, side_of
 from primbench.compare.sessions import BySession, are_together, few, sessions_of
 from primbench.compare.sides import Side, check_same_cases, identity, sides_of
 from primbench.compare.step import compare_steps
-from primbench.compare.verdicts import against, verdicts
+from primbench.compare.verdicts import verdicts
 from primbench.errors import InvalidField, InvalidRequest, near
 from primbench.results.cpu_speed import SLOWED
 from primbench.runtimes.programs import told
@@ -122,15 +120,6 @@ def compare_runs(one: Sequence[Results], other: Sequence[Results], names: tuple[
             f"{names[0]} and {names[1]} are unpaired{few(*sessions)}: {how_to_pair(baseline, side, runs)}",
         ],
     )
-
-
-def successive(results: Results) -> list[tuple[str, ArmComparison]]:
-    """Each arm of a study against the one before it, whose name comes first; those that measured nothing left out."""
-    sides = [side for side in sides_of(results).values() if any(record.status == "ok" for record in side.records)]
-    steps = [
-        _told_apart(arm, before, side) for before, side in pairwise(sides) for arm in against(before, [side], PAIRED)
-    ]
-    return list(zip([side.name for side in sides], judge(steps, None), strict=False))
 
 
 def _compared(baseline: Side, others: Sequence[Side], again: Side | None, matching: Matching) -> Comparison:

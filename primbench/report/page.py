@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from primbench.compare.sides import sides_of
 from primbench.decompose.sums import explained as explained_of
 from primbench.report import compared, explained, measured
 from primbench.report.document import Note, Page, Section, Table
 from primbench.report.figures.step import step
-from primbench.report.figures.waterfall import waterfalls
 from primbench.report.fleet_changes import named
 from primbench.report.headline import headline, tone
 from primbench.report.numa import headlines
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from primbench.compare.comparison import Comparison
     from primbench.compare.sides import Side
     from primbench.decompose.sums import Explained
-    from primbench.experiments.ablation import Waterfall
     from primbench.experiments.numa import Affinity
     from primbench.report.document import Document, Figure, Tone
     from primbench.results.file import Results
@@ -49,14 +46,9 @@ def of_comparison(
     sides: Sequence[Side],
     files: Sequence[Results],
     title: str = "",
-    *,
-    first: Sequence[Section] = (),
 ) -> Page:
-    """The page of arms, or of files that are set beside each other. sides: what was compared, which is in the files.
-
-    first: sections that stand before all others.
-    """
-    parts = [*first, *compared.sections(comparison, sides)]
+    """The page of arms, or of files that are set beside each other. sides: what was compared, which is in the files."""
+    parts = [*compared.sections(comparison, sides)]
     for results in files:
         parts += measured.sections(results, is_folded=True)
     for results in files[:1]:
@@ -74,13 +66,6 @@ def _answer(comparison: Comparison, files: Sequence[Results]) -> str:
 def of_nodes(found: Affinity, results: Results) -> Page:
     """The page of what is near what. results: what that was found by."""
     return replace(of_results(results), answer=" ".join(f"{line}." for line in headlines(found)))
-
-
-def of_waterfall(found: Waterfall, results: Results, title: str = "") -> Page:
-    """The page of a container that was put together one ingredient after the other."""
-    figures = [*waterfalls(found)]
-    first = [Section("One ingredient after the other", figures)] if figures else []
-    return of_comparison(found.comparison, [*sides_of(results).values()], [results], title, first=first)
 
 
 def of_pages(pages: Sequence[tuple[str, Page]], against: str) -> Page:

@@ -80,18 +80,14 @@ class SeenByWorker(Protocol):
 
 
 class ContainerIngredient(NamedTuple):
-    """Of a container that `primbench ablate` puts together."""
+    """Of a container that is put together as an engine does it, where `primbench why` asks about that."""
 
-    rank: int
-    """The least is added first."""
     name: str
-    """Settings of one name are added together."""
-    bare: Any = None
-    """The value before it is added; None leaves the setting out."""
-    usual: Callable[[str, int], Any] | None = None
-    """That of an engine's container, by the engine's name and the bytes of its /dev/shm; None: only when asked for."""
-    asked: str = ""
-    """What the option that asks for it says, where there is one."""
+    """Settings of one name are moved together."""
+    bare: Any
+    """The value in the least of a container; None leaves the setting out."""
+    usual: Callable[[str, int], Any]
+    """That of an engine's container, by the engine's name and the bytes of its /dev/shm."""
 
 
 class Setting(NamedTuple):

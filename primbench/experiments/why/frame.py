@@ -22,7 +22,7 @@ from primbench.spec.settings import SETTINGS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PARTS = sorted(((row.ingredient, row) for row in SETTINGS.values() if row.ingredient), key=lambda pair: pair[0].rank)
+_PARTS = [(row.ingredient, row) for row in SETTINGS.values() if row.ingredient]
 
 
 class Framing(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +124,7 @@ def _made(arm: Arm, runner: str) -> Arm:
     room = engine.shared_memory_bytes if engine else 0
     fields: dict[str, Any] = {} if arm.runtime == runner else {row.field: part.bare for part, row in _PARTS}
     if engine is not None:
-        fields |= {row.field: part.usual(arm.runtime, room) for part, row in _PARTS if part.usual}
+        fields |= {row.field: part.usual(arm.runtime, room) for part, row in _PARTS}
     own = {field: getattr(arm, field) for field in settings_of(arm)}
     kept = {"placement": arm.placement, "passed": arm.passed, "neighbour": arm.neighbour}
     return Arm(name=f"{arm.name} by {runner}", runtime=runner, **fields | own | kept)

@@ -150,7 +150,7 @@ FILTER = Setting(
     ),
     unlike=_other_filter, mend=_NOT_HEEDED,
     moves=ON_CPU, without=lambda arm: {"seccomp": "unconfined"},
-    ingredient=ContainerIngredient(2, "seccomp", "unconfined", lambda engine, room: engine),
+    ingredient=ContainerIngredient("seccomp", "unconfined", lambda engine, room: engine),
     programs=names_a_file,
 )  # fmt: skip
 ROWS = (
@@ -164,7 +164,7 @@ ROWS = (
         unlike=_absent, mend=_ANOTHER_USER,
         moves=("copy", "everything on the CPU"),
         without=lambda arm: {"cap_add": tuple(dict.fromkeys((*arm.cap_add, "SYS_NICE")))},
-        ingredient=ContainerIngredient(3, "fewer capabilities", ("ALL",), lambda engine, room: ()),
+        ingredient=ContainerIngredient("fewer capabilities", ("ALL",), lambda engine, room: ()),
     ),
     Setting(
         "cap-drop", "cap_drop", tuple[str, ...], "Capabilities that the runtime would give; ALL is all of them.", "ALL",
@@ -189,7 +189,7 @@ ROWS = (
         | {"ranks": ("private", "overlay", "host"), "pod": ("private", "host")},
         shows=(("confinement", "namespaces", "net"),), unlike=_other_namespace("net"), mend=_NOT_ALLOWED,
         moves=("collective",), without=_network_of_host,
-        ingredient=ContainerIngredient(5, "network", "host", lambda engine, room: "none"),
+        ingredient=ContainerIngredient("network", "host", lambda engine, room: "none"),
     ),
     Setting(
         "ipc", "ipc", Literal["private", "host"] | None, "Namespace of System V IPC and /dev/shm: private or host.",
@@ -198,13 +198,13 @@ ROWS = (
         oci=_oci_ipc, pod=entry("hostIPC", write=_is_host),
         shows=(("confinement", "namespaces", "ipc"),), unlike=_other_namespace("ipc"), mend=_NOT_ALLOWED,
         moves=("collective",), without=lambda arm: {"ipc": "host", SHM.field: None},
-        ingredient=ContainerIngredient(4, "ipc and small shm", "host", lambda engine, room: "private"),
+        ingredient=ContainerIngredient("ipc and small shm", "host", lambda engine, room: "private"),
     ),
     Setting(
         "cgroup", "cgroup", Literal["private", "host"] | None,
         "Control groups: private, of its own; or host, those of who starts the worker.", "host",
         parse=OneOf("private", "host"), oci=_oci_cgroup, seen_to=("groups",),
-        ingredient=ContainerIngredient(1, "control group", "host", lambda engine, room: "private"),
+        ingredient=ContainerIngredient("control group", "host", lambda engine, room: "private"),
     ),
 )  # fmt: skip
 LAST = (
@@ -215,8 +215,6 @@ LAST = (
         fact=("confinement", "no_new_privileges"),
         unlike=lambda asked, found, seen: None if found == (asked == "yes") else "yes" if found else "no",
         mend=_NOT_HEEDED,
-        ingredient=ContainerIngredient(
-            7, "no new privileges", "no", asked="Add the no_new_privs flag as an ingredient, too."
-        ),
+        ingredient=ContainerIngredient("no new privileges", "no", lambda engine, room: "no"),
     ),
 )  # fmt: skip

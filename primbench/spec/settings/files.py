@@ -56,7 +56,7 @@ ROWS = (
         oci=_overlay_root, rule="files",
         shows=(("confinement", "root_filesystem"), ("confinement", "filesystems")),
         moves=OF_FILES, without=lambda arm: {"root": "bind" if arm.root == "overlay" else arm.root},
-        ingredient=ContainerIngredient(6, "overlay root", "bind", lambda engine, room: "overlay"),
+        ingredient=ContainerIngredient("overlay root", "bind", lambda engine, room: "overlay"),
     ),
     Setting(
         "tmpfs", "tmpfs", tuple[str, ...], "Empty folders in memory.", "/data+/scratch",

@@ -111,7 +111,7 @@ SHM = Setting(
     options=engines(option("--shm-size", "{}b".format)), oci=_size_shm, pod=_pod_shm,
     shows=(("limits", "shm_bytes"),), unlike=_other_size, moves=("collective",),
     without=lambda arm: {"shm_bytes": None if arm.ipc == "host" else 2**30},  # ipc=host: it cannot be set
-    ingredient=ContainerIngredient(4, "ipc and small shm", None, lambda engine, room: room),
+    ingredient=ContainerIngredient("ipc and small shm", None, lambda engine, room: room),
 )  # fmt: skip
 ROWS = (
     Setting(

@@ -13,7 +13,6 @@ from primbench.spec.setting import (
     OF_CONTAINER,
     OF_FILES,
     ON_CPU,
-    ContainerIngredient,
     ControlGroup,
     Setting,
     entry,
@@ -114,7 +113,6 @@ ROWS = (
         ),
         pod=entry(*OF_CONTAINER, "resources", "limits", "cpu", write=write_amount),
         shows=(("limits", "cpu_quota"), ("limits", "cpu_period_s")), unlike=_other_quota, unlimited=True, moves=ON_CPU,
-        ingredient=ContainerIngredient(8, "CPU quota", asked="Add a quota of so many CPUs' time, too."),
     ),
     Setting(
         "cpuset", "cpuset", tuple[int, ...] | None, "CPUs that it may run on, by the control group.", "0-3+8",
@@ -123,7 +121,7 @@ ROWS = (
         oci=lambda container, cpus: container.limit("cpu", cpus=format_cpu_list(cpus)),
         group=one_file("cpuset", "cpuset.cpus", "cpuset.cpus", "AllowedCPUs", format_cpu_list),
         shows=(("limits", "cpus_allowed"),), unlike=other_cpus,
-        moves=ON_CPU, ingredient=ContainerIngredient(9, "CPUs of another node"),
+        moves=ON_CPU,
     ),
     Setting(
         "mems", "mems", tuple[int, ...] | None, "Memory nodes that it may take memory of.", "0",

@@ -106,3 +106,7 @@ def test_what_makes_python_slow_is_named(invoke: Invoke, tmp_path: Path) -> None
     (proof,) = found["conclusion"]["proofs"]
     assert ["env.PYTHONTRACEMALLOC=20"] == [found["ingredients"][number] for number in proof["differences"]]
     assert result.exit_code == 1
+
+
+def test_what_asked_this_of_containers_before_names_it(refusal: Refusal) -> None:
+    assert "ablate is another command now: primbench why host docker" in refusal("ablate", "--runtime", "docker")

@@ -79,14 +79,6 @@ def test_only_what_is_one_is_a_warning(invoke: Callable[..., Result], tmp_path: 
     assert "warning" not in looks.values()
 
 
-def test_ablation_ends_in_what_its_steps_do_not_explain(invoke: Callable[..., Result]) -> None:
-    found = check(report(invoke, STUDIES / "h200-ablation-docker-launch-cupy.jsonl.xz"))
-    assert "One ingredient after the other" == titles(found, "h2")[0]
-    first = [row.all("td")[0].text for row in found.all("figure")[0].all("tbody")[0].all("tr")]
-    assert ["namespaces", "control group"] == first[:2]
-    assert ["unexplained", "all of it"] == first[-2:]
-
-
 def test_training_set_is_small_and_shows_launches_and_the_roofline(invoke: Callable[..., Result]) -> None:
     html = report(invoke, REFERENCE / "h200-deepbench-training-float16-cupy.jsonl.xz")
     found = check(html)
