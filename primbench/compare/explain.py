@@ -23,8 +23,9 @@ from primbench.environment.comparable import meaning_of
 from primbench.environment.difference import difference
 from primbench.errors import InvalidRequest
 from primbench.results.metrics import METRICS
-from primbench.runtimes.table import known, settable
-from primbench.spec.arm import HOST_IMAGE, Arm, format_arm, words_of
+from primbench.runtimes.table import is_of_parts, known, settable
+from primbench.spec.arm import HOST_IMAGE, Arm, apart, format_arm, words_of
+from primbench.spec.naming import options_of
 from primbench.spec.setting import WAITING
 from primbench.spec.settings import SETTINGS, showing
 
@@ -171,18 +172,36 @@ def _as_run(side: Side, key: bytes) -> Arm | None:
 def _next_experiment(
     case: CaseComparison, arm: ArmComparison, sides: tuple[Side, Side], parts: Sequence[Activity]
 ) -> str | None:
-    """The study again with what differs taken away, one thing at a time; None where there is nothing to take."""
+    """Why the one is slower, where places lie between the two; else the study again with what differs taken away, one
+    thing at a time. None where there is nothing to take.
+    """
     try:
         first, other = (_as_run(each, identity(case.case)) for each in sides)
-        words = _arms_to_run(arm, first, other, parts) if first and other else []
+        return _experiment(case, arm, first, other, parts) if first and other else None
     except InvalidRequest:  # an arm that only a file can hold
         return None
+
+
+def _experiment(
+    case: CaseComparison, arm: ArmComparison, first: Arm, other: Arm, parts: Sequence[Activity]
+) -> str | None:
+    if case.verdict in ("slower", "faster") and _is_of_settings(first, other):
+        asked = (first, other) if case.verdict == "slower" else (other, first)
+        return shlex.join(["primbench", "why", *map(format_arm, asked), *options_of(case.case)])
+    words = _arms_to_run(arm, first, other, parts)
     if not words:
         return None
     options = [word for each in words for word in ("--arm", each)]
     where = ["--backend", case.case.backend, "--device", case.case.device]
     builds = ["--other-builds"] * (arm.effect == "stack effect")
     return shlex.join(["primbench", "study", *options, "--primitive", case.case.primitive, *where, *builds])
+
+
+def _is_of_settings(one: Arm, other: Arm) -> bool:
+    """Whether what differs in two places can be moved one setting at a time."""
+    if one.runtime != other.runtime:
+        return is_of_parts(one) and is_of_parts(other)
+    return replace(one, name=other.name) != other and not any(apart(one, other))
 
 
 def _arms_to_run(compared: ArmComparison, first: Arm, other: Arm, parts: Sequence[Activity]) -> list[str]:

@@ -37,6 +37,17 @@ def runtime_of(arm: Arm) -> Runtime:
     return known()[arm.runtime]
 
 
+def runners() -> list[str]:
+    """What engines have their containers started by, each once."""
+    return list(dict.fromkeys(name for each in known().values() if each.engine for name in each.engine.runners))
+
+
+def is_of_parts(arm: Arm) -> bool:
+    """Whether one of these puts together the same, of the host's own files, with one thing more or less."""
+    is_container = arm.runtime in runners() or (arm.runtime in known() and known()[arm.runtime].engine is not None)
+    return arm.on_host_root and (is_container or arm.runtime == "host")
+
+
 def settable(arm: Arm) -> frozenset[str]:
     """The fields that an arm of its runtime can set, on another machine those of its runtime there.
 

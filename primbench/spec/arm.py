@@ -298,3 +298,13 @@ def asked(arm: Arm, mechanism: str) -> Iterator[tuple[Setting, Any]]:
 def in_words(arm: Arm, field: str) -> str:
     """A field that an arm asks its runtime for, as ``parse_arm`` takes it."""
     return SETTINGS[field].said(getattr(arm, field))
+
+
+def apart(one: Arm, other: Arm) -> Iterator[tuple[str, str, str]]:
+    """What no setting moves: that the runtimes, the machines or the images are others. What it is, and that of each."""
+    if one.runtime != other.runtime:
+        yield "the runtimes are", one.runtime, other.runtime
+    for field, row in SETTINGS.items():
+        here, there = getattr(one, field), getattr(other, field)
+        if here != there and row is not ENV and (row.is_place or row.cost == "image"):
+            yield f"{row.key} is", str(here), str(there)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.experiments.why.ingredients import Mixtures
 from primbench.experiments.why.rounds import RatioInterval
-from primbench.runtimes.table import known
+from primbench.runtimes.table import is_of_parts, known, runners
 from primbench.spec.arm import Arm, settings_of
 from primbench.spec.settings import SETTINGS
 
@@ -76,7 +76,7 @@ def _has_limits(fast: Arm, slow: Arm) -> bool:
 
 def _in_containers(fast: Arm, slow: Arm, refusal: Callable[[Arm], str | None]) -> Frame:
     for arm in (fast, slow):
-        if not _is_of_parts(arm):
+        if not is_of_parts(arm):
             raise InvalidRequest(
                 f"{fast.name} and {slow.name}: {arm.name} has files of its own, or is put together by a program of its "
                 f"own: nothing lies between the two: name two places by {slow.runtime}"
@@ -95,19 +95,9 @@ def _in_containers(fast: Arm, slow: Arm, refusal: Callable[[Arm], str | None]) -
     return Frame(fast, slow, base, whole, left_out)
 
 
-def _is_of_parts(arm: Arm) -> bool:
-    """Whether runc or crun can put the same together, of the host's own files."""
-    is_container = arm.runtime in _runners() or known()[arm.runtime].engine is not None
-    return arm.on_host_root and (is_container or arm.runtime == "host")
-
-
-def _runners() -> list[str]:
-    return list(dict.fromkeys(name for each in known().values() if each.engine for name in each.engine.runners))
-
-
 def _runner(*arms: Arm) -> str:
     """What starts containers in place of engines: by the engine's choice what works. Raises BackendUnavailable."""
-    asked = [arm.runtime for arm in arms if arm.runtime in _runners()]
+    asked = [arm.runtime for arm in arms if arm.runtime in runners()]
     engines = filter(None, (known()[arm.runtime].engine for arm in arms))
     reasons = []
     for name in asked or chain(*(engine.runners for engine in engines)):
@@ -115,7 +105,7 @@ def _runner(*arms: Arm) -> str:
         if reason is None:
             return name
         reasons.append(reason if name in reason else f"{name}: {reason}")
-    raise BackendUnavailable(f"containers are put together by {' or '.join(_runners())}: {'; '.join(reasons)}")
+    raise BackendUnavailable(f"containers are put together by {' or '.join(runners())}: {'; '.join(reasons)}")
 
 
 def _made(arm: Arm, runner: str) -> Arm:

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from primbench.errors import InvalidRequest
 from primbench.experiments.why.atoms import Atom, Values, arm_with, lists_of, merged, said, values_of
+from primbench.spec.arm import Arm, apart
 from primbench.spec.settings import SETTINGS
-from primbench.spec.settings.variables import ENV
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from primbench.spec.arm import Arm
 
 
 class Ingredient(NamedTuple):
@@ -41,7 +36,7 @@ class Mixtures:
     slow: Arm
 
     def __post_init__(self) -> None:
-        for what, one, other in _apart(self.fast, self.slow):
+        for what, one, other in apart(self.fast, self.slow):
             raise InvalidRequest(
                 f"{self.fast.name} and {self.slow.name}: {what} {one} and {other}: no setting lies between these two"
             )
@@ -87,16 +82,6 @@ class Mixtures:
     @cached_property
     def _order(self) -> list[Atom]:
         return merged(*map(list, self._values))
-
-
-def _apart(fast: Arm, slow: Arm) -> Iterator[tuple[str, str, str]]:
-    """What no setting moves."""
-    if fast.runtime != slow.runtime:
-        yield "the runtimes are", fast.runtime, slow.runtime
-    for field, row in SETTINGS.items():
-        one, other = getattr(fast, field), getattr(slow, field)
-        if one != other and row is not ENV and (row.is_place or row.cost == "image"):
-            yield f"{row.key} is", str(one), str(other)
 
 
 def _together(atom: Atom) -> str:

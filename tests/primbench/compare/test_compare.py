@@ -1187,7 +1187,7 @@ def test_others_are_not_blamed_for_waits_of_what_sleeps_for_files_beside_the_sam
     } == noise
 
 
-def test_causes_are_what_doctor_finds_in_one_place_and_the_next_study_takes_them_away(made_study: MadeStudy) -> None:
+def test_causes_are_what_doctor_finds_in_one_place_and_why_proves_them(made_study: MadeStudy) -> None:
     limits = replace(HERE.limits, cpu_quota=0.5, cpu_period_s=0.1, throttled_periods=9)
     environments = {"host": place(), "podman:cpus=0.5": place("podman", limits=limits, software={"threads": None})}
     found = explained(
@@ -1200,8 +1200,7 @@ def test_causes_are_what_doctor_finds_in_one_place_and_the_next_study_takes_them
     assert found.likely is not None
     assert found.likely.startswith("the CPU quota grants 0.5 of the ")
     assert found.likely.endswith(", in podman:cpus=0.5 alone")
-    where = "--primitive gemm --backend numpy --device cpu"
-    assert f"primbench study --arm host --arm podman:cpus=0.5 --arm podman {where}" == found.next_experiment
+    assert found.next_experiment.startswith("primbench why host podman:cpus=0.5 --primitive 'gemm --m 64 --n 64 --k 64")
 
 
 def test_slower_cpus_in_one_place_are_named(made_study: MadeStudy) -> None:
@@ -1498,14 +1497,9 @@ def test_whatever_differs_is_told_though_nobody_knows_what_it_does(made_study: M
 @pytest.mark.parametrize(
     ("arm", "fields", "without"),
     [
-        ("docker:shm=1GiB", {"ipc": "ipc:[1]"}, "docker:ipc=host"),
-        ("docker:ipc=host", {"shm_bytes": 2**20}, None),
-        ("docker:shm=1GiB,pids=9", {"ipc": "ipc:[1]"}, "docker:pids=9,ipc=host"),
-        ("docker:cap-add=SYS_PTRACE", {"set_mempolicy": "EPERM"}, "docker:cap-add=SYS_PTRACE+SYS_NICE"),
         ("enroot:image=x", {"libraries": {"libcublas": "cd"}}, None),
         ("ssh:far,runtime=docker,shm=1GiB", {"ipc": "ipc:[1]"}, "ssh:far,runtime=docker,ipc=host"),
         ("k8s:x", {"libraries": {"libcublas": "cd"}}, None),
-        ("docker:shm=1GiB", {"net": "net:[1]"}, "docker:shm=1GiB,network=host"),
         ("ssh:far,python=/in/a/namespace", {"net": "net:[1]"}, None),
     ],
 )
@@ -1535,11 +1529,15 @@ def differing(fields: dict[str, Any]) -> dict[str, Any]:
     return {"confinement": {name: value}}
 
 
-def test_a_filter_is_taken_away_next(made_study: MadeStudy) -> None:
-    filtered = place("podman", confinement={"seccomp": "filter"})
-    environments = {"host": place(confinement={"seccomp": "disabled"}), "podman": filtered}
-    found = explained(made_study, [case()], scattered(1.1), environments=environments)["gemm"]
-    assert "--arm podman --arm podman:seccomp=unconfined --primitive gemm" in found.next_experiment
+@pytest.mark.parametrize(("ratio", "places"), [(1.1, "host podman"), (0.9, "podman host")])
+def test_where_settings_lie_between_two_places_why_asks_about_them(
+    ratio: float, places: str, made_study: MadeStudy
+) -> None:
+    """The fast one comes first."""
+    found = explained(made_study, [case()], scattered(ratio), environments={"podman": place("podman")})["gemm"]
+    where = "--backend numpy --device cpu"
+    sizes = "--m 64 --n 64 --k 64 --accumulate float32"
+    assert f"primbench why {places} --primitive 'gemm {sizes}' {where}" == found.next_experiment
 
 
 @pytest.mark.parametrize(
@@ -1616,7 +1614,7 @@ def test_the_board_of_another_machine_is_named_and_not_asked_for(made_study: Mad
 def test_equal_places_have_no_known_cause(made_study: MadeStudy) -> None:
     environments = {"host": place(), "podman": place("podman")}
     found = explained(made_study, [case()], scattered(1.1), environments=environments)["gemm"]
-    assert ([], None) == (found.causes, found.next_experiment)
+    assert [] == found.causes
 
 
 def test_what_is_equivalent_needs_no_explanation(made_study: MadeStudy) -> None:
