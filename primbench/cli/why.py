@@ -106,7 +106,8 @@ def _carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any]) -> 
 def _tell(mixtures: Mixtures, asking: Asking) -> None:
     """One line a round: how far it is, and what is suspected."""
     testing = asking.round.testing
-    suspected = [(testing, None)] if testing else [each for each in asking.suspects[:2] if each[0]]
+    found = asking.suspects[:2] if asking.round.stage == "search" else []
+    suspected = [(testing, None)] if testing else [each for each in found if each[0]]
     likely = [
         " with ".join(mixtures.ingredients[number].words for number in sorted(each))
         + ("" if weight is None else f" {format_percent(weight)}")
