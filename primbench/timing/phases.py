@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from primbench.timing.sampling import Clock
+    from collections.abc import Callable
 
 
 class Phases:
     """One follows the other without a gap, so that they add up to the time since this was made.
 
-    ended_s: phase -> seconds by the clock, in the order in which they first ended.
+    ended_s: phase -> seconds by the clock, which counts nanoseconds, in the order in which they first ended.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Callable[[], int]) -> None:
         self.clock, self._last = clock, clock()
         self.ended_s: dict[str, float] = {}
 
