@@ -28,6 +28,7 @@ COMMANDS = {
     "explain": ("primbench.cli.explain", "Measure a captured step and its parts, and show where its time goes."),
     "study": ("primbench.cli.study", "Run the same cases on the host and in containers, and say what differs."),
     "why": ("primbench.cli.why", "Find the settings that make one place slower than another, and prove it."),
+    "selftest": ("primbench.cli.selftest", "Run the host against itself, and say how small a difference it tells."),
     "compare": ("primbench.cli.compare", "Compare the arms of a study, or two results files, and say what is certain."),
     "fleet": ("primbench.cli.fleet", "Find the nodes of many that are slower than the others, and say why."),
     "list": ("primbench.cli.listing", "List primitives, backends and suites, and what is missing for which."),

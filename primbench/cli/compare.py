@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
+from msgspec.structs import replace
 
 from primbench.cli.completing import complete_saved
 from primbench.cli.echo import say
@@ -37,9 +38,12 @@ def show(
 
     sides: what was compared, which is in the files.
     """
+    from primbench.experiments import selftest
     from primbench.report import comparison as words
     from primbench.report import page
 
+    known = selftest.notes(comparison, files[-1].header.environment)
+    comparison = replace(comparison, notes=[*comparison.notes, *known])
     every_row = values.get("every_row", False)
     made = partial(page.of_comparison, comparison, sides, files)
     found = words.document(comparison, gate, made, every_row=every_row)

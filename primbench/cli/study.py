@@ -60,7 +60,7 @@ from primbench.suites.parse import MOST_PAIRS
 from primbench.workers.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from primbench.cli.measuring import Entries
     from primbench.cli.progress import Progress
@@ -88,8 +88,17 @@ def _run(suite: str | None, **values: Any) -> None:
         carry_out(resumed(begun.held, values) if begun else _asked(suite, values), begun, values)
 
 
-def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any]) -> None:
-    """Run what is left of a study, and print what it shows.
+def _show(found: Results, comparison: Comparison, values: Mapping[str, Any], gate: Gate) -> None:
+    comparing.show(comparison, [*sides_of(found).values()], [found], values, gate)
+
+
+def carry_out(
+    study: Study,
+    begun: Begun | None,
+    values: Mapping[str, Any],
+    show: Callable[[Results, Comparison, Mapping[str, Any], Gate], None] = _show,
+) -> None:
+    """Run what is left of a study, and print what it shows. show: prints it, and exits by the gate.
 
     Exit 1 on a failed case, on a verdict of --fail-on, and where nothing was compared; 130 or 143 when interrupted.
     """
@@ -128,8 +137,7 @@ def carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any]) -> N
         ended = run_cases(lines, total, session, writer=writer, found=found, values=values)
     say_what_was_left_out(budget, found, going_on(found, values))
     comparison = _compared(study, found)
-    gate = gate if ended is None else Gate("never")
-    comparing.show(comparison, [*sides_of(found).values()], [found], values, gate)
+    show(found, comparison, values, gate if ended is None else Gate("never"))
     exit_as(ended, found.records)
     arms = [*comparison.arms, *([comparison.again] if comparison.again else [])]
     if not any(case.estimates for arm in arms for case in arm.cases):
@@ -244,12 +252,16 @@ def shared_options(lasting_s: Mapping[str, tuple[float, float]] = LASTING_S) -> 
             yield option
 
 
+def pairs_option(default: str) -> click.Option:
+    """default: what is run without it, in words."""
+    help_words = f"Fresh processes of every arm; intervals are over them. Default: {default}"
+    return grouped("Compare", "--pairs", type=WholeNumber(1, MOST_PAIRS), metavar="N", help=help_words)
+
+
 def _options() -> list[click.Option]:
     """Pairs, when to end, which cases, and how they are measured."""
     return [
-        grouped("Compare", "--pairs", type=WholeNumber(1, MOST_PAIRS), metavar="N",
-                help="Fresh processes of every arm; intervals are over them. "
-                     f"Default: {DEFAULT_PAIRS}, or at most {MOST_UNTIL} where the study is to end by itself. "
+        pairs_option(f"{DEFAULT_PAIRS}, or at most {MOST_UNTIL} where the study is to end by itself. "
                      f"With --resume: as many as before, or at most {MOST_UNTIL} more where these are done."),
         grouped("Compare", "--until", type=click.Choice(["settled"]),
                 help=f"End once no verdict is inconclusive: after {LEAST_PAIRS} pairs, run only cases that are."),

@@ -135,10 +135,16 @@ def _estimate(
         left_out=found.left_out,
         is_one_run=matching.is_one_run,
         unseen=stats.unseen_share(found.pairs),
+        deviation=_deviation(found),
         freedom=found.ratio.freedom,
         borrowed_freedom=found.ratio.borrowed,
         is_too_busy=is_too_busy,
     )
+
+
+def _deviation(found: Chosen) -> float | None:
+    """Of a pair; None of a single one, which tells of no scatter."""
+    return None if found.ratio.error is None else found.ratio.error * math.sqrt(found.pairs)
 
 
 def _pairs_needed(found: Chosen, margin: float, level: float) -> int | None:
@@ -147,10 +153,9 @@ def _pairs_needed(found: Chosen, margin: float, level: float) -> int | None:
     Of equivalence, computed for a ratio of 1, and where as many pairs were run already for the one that was measured.
     Where the interval excludes 1: on which side of the margin that is, or that it is about the margin.
     """
-    interval = found.ratio.interval()
-    if found.ratio.error is None or interval is None:
+    interval, deviation = found.ratio.interval(), _deviation(found)
+    if deviation is None or interval is None:
         return None
-    deviation = found.ratio.error * math.sqrt(found.pairs)
     needed = stats.pairs_needed(deviation, margin, level=level)
     differs = not interval[0] <= 1 <= interval[1]
     if differs or (needed is not None and needed <= found.pairs):

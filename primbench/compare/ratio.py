@@ -77,6 +77,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     is_one_run: the places were not interleaved, and one of them was run once, or each in a session of its own, so that
     no difference is certain, and that they are alike of these runs alone.
     unseen: the share of a place's processes that may be of another kind, such as slow, though none of ``pairs`` was.
+    deviation: of the logarithm of the ratio in one pair, standard deviation, with what is borrowed.
     freedom: degrees of freedom that its intervals stand on. borrowed_freedom: of these, those of the scatter of the
     study's other cases; the others are its own, of its pairs.
     is_too_busy: both places waited for a CPU for so long that nothing is told.
@@ -102,6 +103,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     left_out: LeftOut | None = None
     is_one_run: bool = False
     unseen: float | None = None
+    deviation: float | None = None
     freedom: float | None = None
     borrowed_freedom: float = 0.0
     is_too_busy: bool = False
