@@ -100,7 +100,7 @@ def test_what_leaving_out_slow_samples_did_is_that_of_a_study_one_after_the_othe
         assert primary is not None
         assert primary.interval is not None
         found.append("[{:.3f}, {:.3f}]".format(*primary.interval))
-        monkeypatch.setattr("primbench.compare.estimates.slowed", lambda *sides: None)
+        monkeypatch.setattr("primbench.compare.chosen.slowed", lambda *sides: None)
     narrowed, whole = found
     assert f"against itself from {whole} to {narrowed}." in " ".join(PAGES["method.md"].split())
 

@@ -31,7 +31,7 @@ def study(made_study: Callable[..., Results], tmp_path: Path) -> Callable[[str],
     case = Case(primitive="gemm", parameters=parameters, backend="numpy", device="cpu")
 
     def named(name: str) -> list[str]:
-        made = made_study(["host", f"podman:name={name}"], [case], lambda arm, case, pair: ALIKE)
+        made = made_study(["host", f"podman:name={name}"], [case], lambda arm, case, pair: ALIKE, pairs=12)
         path = tmp_path / "study.jsonl"
         lines: list[Line] = [made.header, *made.workers, *made.records]
         path.write_bytes(b"".join(map(encode, lines)))
