@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import subprocess
+import sys
 from pathlib import Path
-
-from click.testing import Result
 
 KERNELS = """
 import os
@@ -68,20 +67,26 @@ def shuffled(backend: Any, problem: Any, x: Any) -> Any:
 """
 
 
-def test_a_bit_that_flipped_in_one_process_is_found_and_named(invoke: Callable[..., Result], tmp_path: Path) -> None:
+def primbench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, so that the kernels of the test are no other test's."""
+    command = [sys.executable, "-P", "-m", "primbench", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+
+
+def test_a_bit_that_flipped_in_one_process_is_found_and_named(tmp_path: Path) -> None:
     """In the second process of the arm, the first having agreed with the reference."""
     kernels, kept = tmp_path / "kernels.py", tmp_path / "kept.jsonl"
     kernels.write_text(KERNELS)
-    said = invoke(
+    said = primbench(
         "study", "--kernels", str(kernels), "--primitive", "flipped -n 1000", "--primitive", "shuffled -n 1000",
         "--arm", "host", "--arm", f"host:env.FLIPS_ONCE={tmp_path / 'once'},name=other", "--backend", "numpy",
         "--min-time", "1ms", "--max-time", "2ms", "--pairs", "3", "-o", str(kept), "--fail-on", "slower",
     )  # fmt: skip
-    assert 1 == said.exit_code, said.output
+    assert 1 == said.returncode, said.stderr
     assert "Wrong in a few bits in other: flipped" in said.stdout.replace("; wrong", "; Wrong").replace("\n", " ")
     warned = [line for line in said.stdout.splitlines() if line.startswith("WRONG IN A FEW BITS")]
     assert 1 == len(warned), said.stdout
-    told = json.loads(invoke("compare", str(kept), "--json", "-").stdout)
+    told = json.loads(primbench("compare", str(kept), "--json", "-").stdout)
     found = {
         case["case"]["primitive"]: case["deviations"] for arm in told["arms"] for case in arm["cases"]
     }  # fmt: skip
