@@ -82,7 +82,7 @@ def waits_for_copies(whole: Stretch, job: Job) -> Iterator[Hindrance]:
             effect=_faster_copies(while_idle, link)
             if is_pageable
             else "copies beside kernels (streams) would hide them",
-            study=studies.of_node(job, "memcpy"),
+            study=studies.of_node(job, "--primitive memcpy"),
         )
 
 
@@ -105,7 +105,7 @@ def waits_for_launches(whole: Stretch, job: Job) -> Iterator[Hindrance]:
                 *(_wanted(each, whole) for each in threads),
             ],
             effect="what makes a launch dearer makes the whole step longer; a CUDA graph of it would be one launch",
-            study=studies.of_node(job, "launch"),
+            study=studies.of_node(job, "--primitive launch"),
         )
 
 

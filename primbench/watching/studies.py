@@ -67,6 +67,6 @@ def of_threads(cpus: Sequence[int], threads: int) -> str:
     return _study(_arm(own, f"threads={len(cpus)}"), _arm(own, f"threads={threads}"), "--primitive gemm")
 
 
-def of_node(job: Job, primitive: str) -> str:
+def of_node(job: Job, question: str) -> str:
     """On the job's CPUs, and on those of the GPU's node."""
-    return _study(_arm(_own_cpus(job)), _arm("numa-node=auto"), f"--primitive {primitive}")
+    return _study(_arm(_own_cpus(job)), _arm("numa-node=auto"), question)

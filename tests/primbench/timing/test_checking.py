@@ -134,6 +134,7 @@ def test_calls_that_are_processes_or_take_long_are_not_repeated_for_nothing(monk
     assert {RIGHT: 1} == check.output().calls
 
 
+@pytest.mark.wheel
 @pytest.mark.parametrize("backend", ["torch", "numba"])
 def test_other_backends_of_a_cpu_know_their_outputs_again(backend: str) -> None:
     pytest.importorskip(backend)

@@ -84,6 +84,7 @@ def test_it_is_of_the_elements_as_c_has_them_wherever_they_lie() -> None:
     assert None is unlike_parts(of_host(array), of_host(array.reshape(40, 30)))
 
 
+@pytest.mark.wheel
 def test_a_backends_array_and_what_brings_its_output_itself_have_that_of_the_host() -> None:
     torch = pytest.importorskip("torch")
     backend = open_backend("torch", "cpu")
