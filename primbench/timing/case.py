@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from primbench.measurement.outputs import Output
     from primbench.measurement.over_time import OverTime
     from primbench.numa.pages import HostExtent
-    from primbench.problem import Array
+    from primbench.problem import Array, Exact, Reference
     from primbench.timing.cuda import CudaTimer
     from primbench.timing.turns import InTurn
 
@@ -269,8 +269,12 @@ class Alone:
         if checked is not self._inputs:  # then checked by a step set up for these inputs
             kernel = setup_of(self._problem.primitive, self._backend.name)
             step, output = kernel(self._backend, self._problem, *map(self._backend.put, checked)), None
-        make, seed = lambda: self._problem.reference(self._rng, *checked), self._method.seed
-        self._check = OutputCheck(self._backend, self._problem, step, make, known=self._known, seed=seed)
+        problem, rng, seed = self._problem, self._rng, self._method.seed
+
+        def reference() -> Reference | Exact:  # without this object, which would be in a circle with what it checks
+            return problem.reference(rng, *checked)
+
+        self._check = OutputCheck(self._backend, problem, step, reference, known=self._known, seed=seed)
         return self._check.begin(output)
 
     def check_again(self, step: Step) -> float | None:

@@ -65,6 +65,8 @@ def main() -> None:
 
         os.write(1, protocol.encode(protocol.Refusal(reason=refusal.reason, placement=False)) + b"\n")
         sys.exit(refusal.exit_code)
+    finally:
+        sweep()  # what the main process has left, if it was killed
     if order.is_from_afar:
         sys.exit(status if status >= 0 else 128 - status)
     end_as(status)

@@ -99,12 +99,12 @@ def test_another_place_is_not_what_a_file_was_begun_with(asked: tuple[Path, Resu
 @pytest.mark.quiet
 def test_what_makes_python_slow_is_named(invoke: Invoke, tmp_path: Path) -> None:
     """Among things that change nothing."""
-    slow = "host:umask=0077,nofile=4096,env.A=1,env.PYTHONTRACEMALLOC=20"
+    slow = "host:umask=0077,nofile=4096,env.A=1,env.PYTHONMALLOC=debug"
     case = ("--primitive", "files --bytes 4KiB", "--device", "cpu")
     result = invoke("why", "host", slow, *case, "-o", tmp_path / "why.jsonl", "--json", "-")
     found = json.loads(result.stdout)
     (proof,) = found["conclusion"]["proofs"]
-    assert ["env.PYTHONTRACEMALLOC=20"] == [found["ingredients"][number] for number in proof["differences"]]
+    assert ["env.PYTHONMALLOC=debug"] == [found["ingredients"][number] for number in proof["differences"]]
     assert result.exit_code == 1
 
 

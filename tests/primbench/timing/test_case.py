@@ -43,6 +43,16 @@ def test_who_looks_sees_the_processes_of_a_case_once_it_is_timed(tmp_path: Path)
     assert ([2], [], True) == (seen, readers(), measured.verified)
 
 
+def test_what_a_case_holds_goes_with_it_and_waits_for_no_collector(tmp_path: Path) -> None:
+    """Arrays of a GPU that is nearly full, files, processes."""
+    gc.disable()
+    try:
+        assert measure(Files(4096, path=str(tmp_path)), "numpy", "cpu", method=QUICK).verified
+        assert not list(tmp_path.iterdir())
+    finally:
+        gc.enable()
+
+
 def test_a_cpu_measurement_has_its_metrics_and_says_why_others_are_absent() -> None:
     measured = measure(Gemm(64, 64, 64), backend="numpy", device="cpu", method=QUICK)
     assert measured.verified
