@@ -26,10 +26,15 @@ SCATTERS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.06)
 
 
 class MadePlaces:
-    """noise: one of NOISE. scatter: of a process, relative, what two modes, drift and outliers are multiples of."""
+    """noise: one of NOISE. scatter: of a process, relative, what two modes, drift and outliers are multiples of.
+    offset: what each place is off in all of its processes, the standard deviation of the logarithm.
+    """
 
-    def __init__(self, dice: random.Random, causes: Causes, noise: str, scatter: float, *, is_product: bool) -> None:
+    def __init__(
+        self, dice: random.Random, causes: Causes, noise: str, scatter: float, *, is_product: bool, offset: float = 0.0
+    ) -> None:
         self.dice, self.causes, self.noise, self.scatter, self.is_product = dice, causes, noise, scatter, is_product
+        self.offset, self._offsets = offset, dict[frozenset[int], float]()
         self._walk = self._before = 0.0
         self._left: dict[frozenset[int], float] = {}
         self._mode, self._share = dice.uniform(1.5, 4) * scatter, dice.uniform(0.1, 0.5)
@@ -49,6 +54,8 @@ class MadePlaces:
     def process(self, design: frozenset[int], place: int) -> float:
         """What one process has beside it, which ran at this place of its pair."""
         found = self.dice.gauss(0, self.scatter)
+        if self.offset:
+            found += self._offsets.setdefault(design, self.dice.gauss(0, self.offset))
         if "modes" in self.noise and self.dice.random() < self._share:
             found += self._mode
         if "outliers" in self.noise and self.dice.random() < 0.04:
@@ -91,12 +98,13 @@ class Run(NamedTuple):
     slowest_s: float
 
 
-def investigate(kind: str, seed: int) -> Run:
+def investigate(kind: str, seed: int, offset: float = 0.0) -> Run:
     dice = random.Random(f"{kind} {seed}")
     n = dice.randint(8, 24)
     causes, most = causes_of(kind, dice, n)
     is_product = dice.random() < 0.3 and kind in ("one", "small beside large", "two", "three")
-    places = MadePlaces(dice, causes, dice.choice(NOISE), min(dice.choice(SCATTERS), most), is_product=is_product)
+    noise, scatter = dice.choice(NOISE), min(dice.choice(SCATTERS), most)
+    places = MadePlaces(dice, causes, noise, scatter, is_product=is_product, offset=offset)
     investigation, processes, slowest_s = Investigation(n, seed=seed), 0, 0.0
     while True:
         started = time.process_time()
@@ -127,6 +135,7 @@ def main() -> None:
     parser.add_argument("--kinds", default=",".join(KINDS), help="of %(default)s")
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1000, help="the first of so many")
+    parser.add_argument("--offset", type=float, default=0.0, metavar="SHARE", help="that a place lastingly is off")
     asked = parser.parse_args()
     investigate("one", 0)  # which imports what the first one needs
     print(
@@ -134,7 +143,7 @@ def main() -> None:
     )
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for kind in asked.kinds.split(","):
-        runs = [investigate(kind, seed) for seed in range(asked.seed, asked.seed + asked.times)]
+        runs = [investigate(kind, seed, asked.offset) for seed in range(asked.seed, asked.seed + asked.times)]
         held = [run.holds for run in runs if run.holds is not None]
         counts = sorted(run.processes for run in runs)
         cells = [

@@ -1,0 +1,167 @@
+"""How often `primbench why` finds causes that were hidden from it, of real processes on this machine, and what it names
+that is none.
+
+Each seed is a trial: a case, a fast and a slow place that differ in 5 to 17 settings, of which none, one or two slow it
+(`bench/hidden_places.py`). 24 seeds in a row are 8 with one cause, 8 with none, 4 with two, one each with two that act
+only together and with either of which is enough, one that takes a whole slow place, which no few settings are, and one
+that is asked about from a file. The command runs in a process of its own; a line of FILE each says what came of it, so
+that a run is gone on with by the same words. A median trial takes half a minute. Needs a C compiler; root and runc
+for some. Seeds below 1000 were used while the search was written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.hidden_places import KINDS, Busy, Case, Drawn, build, compile_library, draw
+from primbench.experiments.selftest import least
+from primbench.experiments.why.certificate import LOOKS
+from primbench.results import file as results_file
+
+PRIMBENCH = (sys.executable, "-P", "-m", "primbench")
+ON = ("--backend", "numpy", "--device", "cpu")
+TURNS = 20_000
+"""Of the library's loop, by which it is found out how long one takes."""
+MOST_S = 600.0
+"""Of a trial, ten minutes: the command ends by itself after its time budget."""
+
+
+def calibrated(case: Case, folder: Path) -> Busy:
+    """The least of three processes each, with the library idle and busy."""
+    times_s = []
+    for turns in (0, TURNS):
+        library = folder / f"turns-{turns}.so"
+        compile_library(library, case.hook or "", turns)
+        times_s.append(min(_median_s(case, library, folder / f"{turns}-{again}.jsonl") for again in range(3)))
+    return Busy(times_s[0], (times_s[1] - times_s[0]) / TURNS)
+
+
+def _median_s(case: Case, library: Path, output: Path) -> float:
+    words = [*PRIMBENCH, *case.words.split(), *ON, "--max-time", "100ms", "-q", "-o", output]
+    subprocess.run(words, check=True, capture_output=True, env=os.environ | {"LD_PRELOAD": str(library)})
+    (record,) = results_file.read(output).records
+    output.unlink()
+    if record.measurement is None or record.measurement.main is None:
+        raise RuntimeError(f"{case.words}: {record.reason}")
+    return record.measurement.main.median_s
+
+
+def asked(drawn: Drawn, budget_s: float) -> tuple[dict[str, Any] | None, str, float]:
+    """The answer as the command writes it, what it says where there is none, and the wall time."""
+    words = [drawn.fast, drawn.slow, "--primitive", drawn.case.words, *ON, "--seed", str(drawn.seed)]
+    started = time.monotonic()
+    done = subprocess.run(
+        [*PRIMBENCH, "why", *words, "--time-budget", f"{budget_s:g}s", "--json", "-", "-q"],
+        capture_output=True, text=True, check=False, timeout=MOST_S,
+    )  # fmt: skip
+    wall_s = time.monotonic() - started
+    return (json.loads(done.stdout) if done.stdout.startswith("{") else None), done.stderr.strip()[-400:], wall_s
+
+
+def judged(drawn: Drawn, answer: dict[str, Any] | None, said: str, wall_s: float) -> dict[str, Any]:
+    """A line of the file."""
+    line: dict[str, Any] = {"seed": drawn.seed, "kind": drawn.kind, "case": drawn.case.words, "causes": drawn.causes}
+    line |= {"least": drawn.least, "fast": drawn.fast, "slow": drawn.slow, "wall_s": round(wall_s, 1)}
+    if answer is None:
+        return line | {"verdict": "no answer", "said": said}
+    known = answer["conclusion"]
+    named = {answer["ingredients"][number] for proof in known["proofs"] for number in proof["differences"]}
+    true = {*drawn.causes}
+    verdict = "false name" if named - true else "right" if named == true else "undecided"
+    left = known["unexplained"]
+    return line | {
+        "verdict": verdict,
+        "is_told": drawn.least == 1 or is_told(drawn.least, known["scatter"]),
+        "named": sorted(named),
+        "outcome": known["outcome"],
+        "effect": known["effect"],
+        "unexplained": left,
+        "holds": left["low"] <= 1 <= (left["high"] or math.inf) if left and verdict == "right" else None,
+        "scatter": known["scatter"],
+        "pairs": known["pairs"],
+        "places": known["places"],
+        "final": known["final"],
+        "suspects": known["suspects"],
+        "headline": answer["headline"],
+    }
+
+
+def is_told(ratio: float, scatter: float | None) -> bool:
+    """Whether the pairs of a proof find a ratio in four of five tries, by how the trial's own processes scattered."""
+    found = least(math.sqrt(2) * scatter, LOOKS[-1]) if scatter else None
+    return found is not None and ratio > 1 + found
+
+
+def table(lines: Iterable[dict[str, Any]]) -> None:
+    done = [*lines]
+    print("| kind | trials | right | false | undecided | told here: right | unexplained holds 1 | wall: median, most |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for kind in [*dict.fromkeys(KINDS), "all"]:
+        mine = [each for each in done if kind in (each["kind"], "all") and each["verdict"] != "no answer"]
+        if mine:
+            print(f"| {' | '.join([kind, *_cells(mine)])} |")
+    for each in done:
+        if each["verdict"] in ("false name", "no answer"):
+            print(f"{each['seed']} {each['kind']}: {each['verdict']}: {each.get('headline') or each['said']}")
+
+
+def _cells(trials: Sequence[dict[str, Any]]) -> list[str]:
+    verdicts = Counter(each["verdict"] for each in trials)
+    told = [each["verdict"] == "right" for each in trials if each["is_told"]]
+    held = [each["holds"] for each in trials if each["holds"] is not None]
+    walls = [each["wall_s"] for each in trials]
+    counts = [len(trials), *(verdicts[each] for each in ("right", "false name", "undecided"))]
+    shares = [f"{sum(told)} of {len(told)}", f"{sum(held)} of {len(held)}"]
+    return [*map(str, counts), *shares, f"{statistics.median(walls):.0f}, {max(walls):.0f} s"]
+
+
+def held(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", default="2000:2120", metavar="A:B", help="from A, below B; default: %(default)s")
+    parser.add_argument("--into", type=Path, required=True, metavar="FILE", help="a line a trial; those there are kept")
+    parser.add_argument("--kinds", default=",".join(dict.fromkeys(KINDS)), help="of %(default)s")
+    parser.add_argument("--budget", type=float, default=300.0, metavar="S", help="of a trial; default: %(default)g")
+    parser.add_argument("--for", dest="lasting_s", type=float, default=math.inf, metavar="S", help="begin none later")
+    parser.add_argument("--table", action="store_true", help="of what the file holds, and nothing more")
+    given = parser.parse_args()
+    first, last = map(int, given.seeds.split(":"))
+    there = {each["seed"] for each in held(given.into)}
+    seeds = [] if given.table else [seed for seed in range(first, last) if seed not in there]
+    ends, busy = time.monotonic() + given.lasting_s, dict[Case, Busy]()
+    for seed in seeds:
+        with tempfile.TemporaryDirectory(prefix="hidden-", dir=os.environ.get("TMPDIR", "/var/tmp")) as name:
+            folder = Path(name)
+            drawn = draw(seed, folder)
+            if drawn.kind not in given.kinds.split(",") or time.monotonic() > ends:
+                continue
+            if drawn.is_loaded and drawn.case not in busy:
+                busy[drawn.case] = calibrated(drawn.case, folder)
+                print(f"{drawn.case.words}: {busy[drawn.case]}", flush=True)
+            build(drawn, folder, busy.get(drawn.case))
+            line = judged(drawn, *asked(drawn, given.budget))
+            line = json.loads(json.dumps(line).replace(name, "FOLDER"))
+        with given.into.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        print(f"{seed} {line['kind']} {line['verdict']} {line['wall_s']} s {line['causes']} {line['least']:.3g} -> "
+              f"{line.get('outcome')} {line.get('named')} {line.get('said', '')}", flush=True)  # fmt: skip
+    table(each for each in held(given.into) if first <= each["seed"] < last)
+
+
+if __name__ == "__main__":
+    main()
