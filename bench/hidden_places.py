@@ -8,6 +8,7 @@ that are measured go by themselves.
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass, field
@@ -137,6 +138,17 @@ class Drawn:
 
 
 def draw(seed: int, folder: Path) -> Drawn:
+    drawn = _drawn(seed, folder)
+    if drawn.case is START:  # each variable that is there takes a program longer to start: they are, in both places
+        drawn.fast = _with(drawn.fast, [f"{name}=no" for name in _variables(drawn.slow)])
+    return drawn
+
+
+def _variables(arm: str) -> list[str]:
+    return [name for name in re.findall(r"env\.\w+", arm) if name.removeprefix("env.") in NAMES]
+
+
+def _drawn(seed: int, folder: Path) -> Drawn:
     kind = KINDS[seed % len(KINDS)]
     dice = random.Random(f"hidden {seed}")
     library = f"preload={folder}/site.so"
@@ -188,8 +200,8 @@ def _shuffled(dice: random.Random, causes: list[str], case: Case) -> list[str]:
     pools = [dice.sample(others, len(others)), dice.sample(OTHERS, len(OTHERS))]
     while len(chosen) < len(causes) + count:
         setting = dice.choice(pools).pop()
-        key = setting.partition("=")[0]
-        if key not in taken and not (key == "last.PATH" and case is START):
+        key, is_variable = setting.partition("=")[0], setting in OTHERS and setting.startswith(("env.", "last."))
+        if key not in taken and not (is_variable and case is START):
             taken.add(key)
             chosen.append(setting)
     dice.shuffle(chosen)
@@ -197,7 +209,7 @@ def _shuffled(dice: random.Random, causes: list[str], case: Case) -> list[str]:
 
 
 def _with(arm: str, settings: list[str]) -> str:
-    return ",".join([f"{arm}{'' if ':' in arm else ':'}{'' if ':' not in arm else ','}{settings[0]}", *settings[1:]])
+    return f"{arm}{',' if ':' in arm else ':'}{','.join(settings)}" if settings else arm
 
 
 class Busy(NamedTuple):
