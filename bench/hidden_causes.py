@@ -15,6 +15,7 @@ import argparse
 import json
 import math
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -58,12 +59,12 @@ def _median_s(case: Case, library: Path, output: Path) -> float:
     return record.measurement.main.median_s
 
 
-def asked(drawn: Drawn, budget_s: float) -> tuple[dict[str, Any] | None, str, float]:
+def asked(drawn: Drawn, budget_s: float, output: Path) -> tuple[dict[str, Any] | None, str, float]:
     """The answer as the command writes it, what it says where there is none, and the wall time."""
     words = [drawn.fast, drawn.slow, "--primitive", drawn.case.words, *ON, "--seed", str(drawn.seed)]
     started = time.monotonic()
     done = subprocess.run(
-        [*PRIMBENCH, "why", *words, "--time-budget", f"{budget_s:g}s", "--json", "-", "-q"],
+        [*PRIMBENCH, "why", *words, "--time-budget", f"{budget_s:g}s", "--json", "-", "-q", "-o", output],
         capture_output=True, text=True, check=False, timeout=MOST_S,
     )  # fmt: skip
     wall_s = time.monotonic() - started
@@ -135,8 +136,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="2000:2120", metavar="A:B", help="from A, below B; default: %(default)s")
     parser.add_argument("--into", type=Path, required=True, metavar="FILE", help="a line a trial; those there are kept")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="for the results file of each trial")
     parser.add_argument("--kinds", default=",".join(dict.fromkeys(KINDS)), help="of %(default)s")
-    parser.add_argument("--budget", type=float, default=300.0, metavar="S", help="of a trial; default: %(default)g")
+    parser.add_argument(
+        "--budget", type=float, default=290.0, metavar="S", help="of a trial, as --time-budget; default: %(default)g"
+    )
     parser.add_argument("--for", dest="lasting_s", type=float, default=math.inf, metavar="S", help="begin none later")
     parser.add_argument("--table", action="store_true", help="of what the file holds, and nothing more")
     given = parser.parse_args()
@@ -154,8 +158,11 @@ def main() -> None:
                 busy[drawn.case] = calibrated(drawn.case, folder)
                 print(f"{drawn.case.words}: {busy[drawn.case]}", flush=True)
             build(drawn, folder, busy.get(drawn.case))
-            line = judged(drawn, *asked(drawn, given.budget))
+            line = judged(drawn, *asked(drawn, given.budget, folder / "why.jsonl"))
             line = json.loads(json.dumps(line).replace(name, "FOLDER"))
+            if given.keep and (folder / "why.jsonl").exists():
+                given.keep.mkdir(parents=True, exist_ok=True)
+                shutil.copy(folder / "why.jsonl", given.keep / f"{seed}.jsonl")
         with given.into.open("a") as file:
             file.write(json.dumps(line) + "\n")
         print(f"{seed} {line['kind']} {line['verdict']} {line['wall_s']} s {line['causes']} {line['least']:.3g} -> "
