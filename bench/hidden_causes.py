@@ -30,6 +30,8 @@ from bench.hidden_places import KINDS, Busy, Case, Drawn, build, compile_library
 from primbench.experiments.selftest import least
 from primbench.experiments.why.certificate import LOOKS
 from primbench.results import file as results_file
+from primbench.runtimes.table import known
+from primbench.spec.arm import parse_arm
 
 PRIMBENCH = (sys.executable, "-P", "-m", "primbench")
 ON = ("--backend", "numpy", "--device", "cpu")
@@ -50,7 +52,7 @@ def calibrated(case: Case, folder: Path) -> Busy:
 
 
 def _median_s(case: Case, library: Path, output: Path) -> float:
-    words = [*PRIMBENCH, *case.words.split(), *ON, "--max-time", "100ms", "-q", "-o", output]
+    words = [*PRIMBENCH, *case.words.split(), *ON, "--max-time", "100ms", "-q", "-o", str(output)]
     subprocess.run(words, check=True, capture_output=True, env=os.environ | {"LD_PRELOAD": str(library)})
     (record,) = results_file.read(output).records
     output.unlink()
@@ -61,14 +63,23 @@ def _median_s(case: Case, library: Path, output: Path) -> float:
 
 def asked(drawn: Drawn, budget_s: float, output: Path) -> tuple[dict[str, Any] | None, str, float]:
     """The answer as the command writes it, what it says where there is none, and the wall time."""
-    words = [drawn.fast, drawn.slow, "--primitive", drawn.case.words, *ON, "--seed", str(drawn.seed)]
+    slow = recorded(drawn, output.with_name("there.jsonl")) if drawn.is_elsewhere else drawn.slow
+    words = [drawn.fast, slow, "--primitive", drawn.case.words, *ON, "--seed", str(drawn.seed)]
     started = time.monotonic()
     done = subprocess.run(
-        [*PRIMBENCH, "why", *words, "--time-budget", f"{budget_s:g}s", "--json", "-", "-q", "-o", output],
+        [*PRIMBENCH, "why", *words, "--time-budget", f"{budget_s:g}s", "--json", "-", "-q", "-o", str(output)],
         capture_output=True, text=True, check=False, timeout=MOST_S,
     )  # fmt: skip
     wall_s = time.monotonic() - started
     return (json.loads(done.stdout) if done.stdout.startswith("{") else None), done.stderr.strip()[-400:], wall_s
+
+
+def recorded(drawn: Drawn, output: Path) -> Path:
+    """A results file of the case by a process with the slow place's variables and umask."""
+    arm = parse_arm(drawn.slow, known())
+    words, umask = [*PRIMBENCH, *drawn.case.words.split(), *ON, "-q", "-o", str(output)], int(arm.umask or "-1", 8)
+    subprocess.run(words, check=True, capture_output=True, env=os.environ | arm.variables, umask=umask)
+    return output
 
 
 def judged(drawn: Drawn, answer: dict[str, Any] | None, said: str, wall_s: float) -> dict[str, Any]:
@@ -110,12 +121,12 @@ def table(lines: Iterable[dict[str, Any]]) -> None:
     print("| kind | trials | right | false | undecided | told here: right | unexplained holds 1 | wall: median, most |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for kind in [*dict.fromkeys(KINDS), "all"]:
-        mine = [each for each in done if kind in (each["kind"], "all") and each["verdict"] != "no answer"]
+        mine = [each for each in done if kind in (each["kind"], "all")]
         if mine:
             print(f"| {' | '.join([kind, *_cells(mine)])} |")
     for each in done:
-        if each["verdict"] in ("false name", "no answer"):
-            print(f"{each['seed']} {each['kind']}: {each['verdict']}: {each.get('headline') or each['said']}")
+        if each["verdict"] == "false name":
+            print(f"{each['seed']} {each['kind']}: {each['headline']}")
 
 
 def _cells(trials: Sequence[dict[str, Any]]) -> list[str]:
@@ -163,8 +174,9 @@ def main() -> None:
             if given.keep and (folder / "why.jsonl").exists():
                 given.keep.mkdir(parents=True, exist_ok=True)
                 shutil.copy(folder / "why.jsonl", given.keep / f"{seed}.jsonl")
-        with given.into.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        if line["verdict"] != "no answer":  # which is asked for again
+            with given.into.open("a") as file:
+                file.write(json.dumps(line) + "\n")
         print(f"{seed} {line['kind']} {line['verdict']} {line['wall_s']} s {line['causes']} {line['least']:.3g} -> "
               f"{line.get('outcome')} {line.get('named')} {line.get('said', '')}", flush=True)  # fmt: skip
     table(each for each in held(given.into) if first <= each["seed"] < last)

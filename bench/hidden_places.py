@@ -136,6 +136,11 @@ class Drawn:
     always: float = 1.0
     is_loaded: bool = False
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the slow place is asked about from a file that was recorded under its settings."""
+        return self.kind == "elsewhere"
+
 
 def draw(seed: int, folder: Path) -> Drawn:
     drawn = _drawn(seed, folder)
@@ -155,7 +160,10 @@ def _drawn(seed: int, folder: Path) -> Drawn:
     if kind in ("single", "elsewhere") and dice.random() < (0.35 if kind == "single" else 1.0):
         natural = dice.choice(NATURAL if kind == "single" else NATURAL[:1])
         setting = natural.setting.replace("FOLDER", str(folder)).replace("DEEP", "/".join("abcdefghij" * 12))
-        slow = _with(natural.fast, _shuffled(dice, [setting], natural.case))
+        settings = _shuffled(dice, [setting], natural.case)
+        if kind == "elsewhere":  # what a process can be started with
+            settings = [each for each in settings if each.startswith(("env.", "umask="))]
+        slow = _with(natural.fast, settings)
         return Drawn(kind, seed, natural.case, natural.fast, slow, [setting], natural.factor)
     case = dice.choice(HOOKED)
     if kind == "null":
@@ -226,13 +234,15 @@ def build(drawn: Drawn, folder: Path, busy: Busy | None) -> None:
         (folder / module / "sitecustomize.py").write_text(code)
     (folder / "/".join("abcdefghij" * 12)).mkdir(parents=True, exist_ok=True)
     if drawn.is_loaded and drawn.case.hook and busy:
-        turn = lambda share: round(share * busy.call_s / busy.turn_s)  # noqa: E731
+        turns = busy.call_s / busy.turn_s
         conditions = {
-            " && ".join(f'has("{name}", "{value}")' for name, value in sorted(map(_variable, each))): turn(share)
+            " && ".join(f'has("{name}", "{value}")' for name, value in sorted(map(_variable, each))): round(
+                share * turns
+            )
             for each, share in drawn.terms.items()
         }
-        terms = "\n".join(f"    if ({each}) turns_of_hidden += {turns};" for each, turns in conditions.items())
-        compile_library(folder / "site.so", drawn.case.hook, turn(drawn.always - 1), terms)
+        terms = "\n".join(f"    if ({each}) turns_of_hidden += {count};" for each, count in conditions.items())
+        compile_library(folder / "site.so", drawn.case.hook, round((drawn.always - 1) * turns), terms)
 
 
 def _variable(setting: str) -> tuple[str, str]:

@@ -116,8 +116,8 @@ def investigate(kind: str, seed: int, offset: float = 0.0) -> Run:
         for turn, pair in enumerate(asked.pairs):
             shared = places.next_pair()
             for place, design in enumerate(asked.designs[:: -1 if turn % 2 else 1]):
-                noise = shared + places.process(design, place)
-                seen.append(Observation(pair=pair, design=design, value_s=places.time_s(design) * math.exp(noise)))
+                off = shared + places.process(design, place)
+                seen.append(Observation(pair=pair, design=design, value_s=places.time_s(design) * math.exp(off)))
         processes += len(seen)
         started = time.process_time()
         investigation.tell(asked, seen)
