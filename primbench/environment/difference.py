@@ -113,6 +113,8 @@ def _layer(name: Layer, changes: list[Change]) -> LayerDifference:
 
 def _changes(field: FactId, a: Any, b: Any, why_a: str | None = None, why_b: str | None = None) -> Iterator[Change]:
     """why_a, why_b: why a side is not known; both unknown is no difference that could be told."""
+    if a == b and why_a == why_b:  # most of two places, and it need not be gone through field by field
+        return
     if isinstance(a, dict) and isinstance(b, dict):
         (of_a, reasons_a), (of_b, reasons_b) = parted(a), parted(b)
         for name in sorted({*of_a, *of_b}):
