@@ -80,7 +80,7 @@ def _scatter(ratio: LogRatio, logs: Mapping[int, float]) -> OwnScatter | None:
 
 
 def _moderated(ratio: LogRatio, own: OwnScatter, variance: float, borrowed: float) -> LogRatio:
-    """The posterior of the variance: Smyth (2004), section 3."""
+    """The posterior of the variance: Smyth (2004)."""
     freedom = own.freedom + borrowed
     both = (borrowed * variance + own.freedom * own.variance) / freedom
     return LogRatio(ratio.log, math.sqrt(both / len(own.logs)), freedom, borrowed)
@@ -115,7 +115,10 @@ def prior_of(cases: Sequence[OwnScatter]) -> Prior | None:
 
 
 def _freedom(variance: float) -> float:
-    """d0, of which psi'(d0 / 2) is this variance; infinite of none. Newton's method: Smyth (2004), appendix."""
+    """d0, of which psi'(d0 / 2) is this variance; infinite of none.
+
+    By Newton's method for 1 / psi', whose steps go one way: Smyth (2004), appendix "Inversion of Trigamma Function".
+    """
     from scipy.special import polygamma
 
     if variance <= 0:
@@ -134,8 +137,8 @@ def independent(cases: Sequence[OwnScatter]) -> float:
     """As how many independent cases these tell of scatter: N^2 over the sum of all squared correlations.
 
     The degrees of freedom of a sum of variances whose values are correlated, over those of one: Box (1954), Annals of
-    Mathematical Statistics 25, 290, Theorem 3.1. Correlations are those of the pairs, less what is there by chance,
-    which is 1 / f in the square.
+    Mathematical Statistics 25, 290. Correlations are those of the pairs, less what is there by chance, which is 1 / f
+    in the square.
     """
     pairs = sorted({pair for each in cases for pair in each.logs})
     units = [(each.freedom, row) for each in cases if (row := _unit(each.logs, pairs)) is not None]
@@ -166,7 +169,9 @@ def _unit(logs: Mapping[int, float], pairs: Sequence[int]) -> list[float] | None
 def _shares(cases: Sequence[OwnScatter], prior: Prior) -> list[float]:
     """Of what is lent, how much each case borrows: how likely it is of the prior, 1 unless it scatters far more.
 
-    The chance of as much scatter over the share of cases with as much: Phipson et al. (2016).
+    The chance of as much scatter over the share of cases with as much, of which the rank less a half is taken, and no
+    less than that of a case that scatters more: Phipson et al. (2016), and fitFDistRobustly of its authors' R package
+    limma. They let an outlier borrow of a second prior, too; here it borrows of none.
     """
     tails = [_tail(each, prior) for each in cases]
     order = sorted(range(len(cases)), key=tails.__getitem__)
