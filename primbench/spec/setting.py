@@ -142,7 +142,7 @@ class Setting(NamedTuple):
     unlimited: bool = False
     """Whether that fact is None where there is no limit, and not where it is unknown."""
     mend: str | None = None
-    """What to do where it was not applied; {runtime}, {image} and {key} stand for the arm's."""
+    """What to do where it was not applied; {runtime} and {key} stand for the arm's, {who} for its runtime or image."""
     rule: str | None = None
     """The id of the cause that it is, where no fact tells, by whose ``rule`` that is known."""
 

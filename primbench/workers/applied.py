@@ -106,7 +106,6 @@ def _way_out(arm: Arm, row: Setting, here: Outside) -> str:
         )
     if row.group is not None or row.process is not None:
         return f"a group above it may grant less, or {arm.runtime} may not set it: ask for what was found, or be root"
-    who = "{runtime} or image {image}" if arm.image else "{runtime}"
-    mend = row.mend or f"{who} sets it otherwise: leave {{key}} out"
-    key = settings_of(arm)[row.field]
-    return mend.format(runtime=arm.runtime, image=arm.image, key=key)
+    who = f"{arm.runtime} or image {arm.image}" if arm.image else arm.runtime
+    mend = row.mend or "{who} sets it otherwise: leave {key} out"
+    return mend.format(runtime=arm.runtime, who=who, key=settings_of(arm)[row.field])

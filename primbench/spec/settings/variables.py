@@ -118,7 +118,7 @@ UNSET = Setting(
     "unset", "unset", tuple[str, ...], "Variables that are not set, be they set where the study is started.",
     "OMP_NUM_THREADS+LD_PRELOAD", parse=names, write=write_names, default=(), check=_not_otherwise,
     surroundings=_unset, fact=("software", "variables"), unlike=_still_set, programs=bool,
-    mend="{runtime}, its image or a number of threads that is asked for sets it: leave {key} out",
+    mend="{who} or a number of threads that is asked for sets it: leave {key} out",
 )  # fmt: skip
 ROWS = (
     ENV,

@@ -106,6 +106,11 @@ V1 = "without root podman sets no limits on control groups v1: start it as root,
             "env.OMP_NUM_THREADS=2: the worker found OMP_NUM_THREADS=1: docker or image host sets it otherwise",
         ),
         ("docker:env.OMP_NUM_THREADS=2", {}, "env.OMP_NUM_THREADS=2: the worker found no OMP_NUM_THREADS: "),
+        (
+            "host:unset=OMP_NUM_THREADS",
+            {"variables": {"OMP_NUM_THREADS": "1"}},
+            "unset=OMP_NUM_THREADS: the worker found OMP_NUM_THREADS=1: host or a number of threads that is asked for",
+        ),
     ],
 )
 def test_what_is_not_as_asked_is_named_with_what_was_found_and_the_way_out(
