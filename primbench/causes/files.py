@@ -179,7 +179,7 @@ CAUSES = (
           source="timed: 30 folders and links took 22 us longer for each file, which was looked up twice", upstream=9,
           effect="each file is looked up by all names on its way"),
     Cause("bytecode", title="other bytecode of modules", slows=("start-up",), times=10.0,
-          source="15.5 s to 7.1 s once it is kept (topoteretes/cognee#3051); NumPy: 4.9 times", upstream=11,
+          source="15.5 s to 7.1 s once it is kept (topoteretes/cognee#3051); NumPy: 4.9 times", upstream=11.5,
           explains_away=("bytecode",), effect="Python compiles modules anew, or reads them from another place",
           reads=of("software", "uncompiled"), here=bytecode),
     Cause("disk", slows=OF_FILES, explains_away=("launches",), in_job=waits_for_disk),

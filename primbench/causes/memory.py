@@ -253,7 +253,7 @@ CAUSES = (
     # of whoever looks there is none to speak of
     Cause("memory-held", slows=("copy", "everything on the CPU"), reads=of("held", "by_node"),
           where=lambda place: place.pid is not None, here=memory_held),
-    Cause("numa-balancing", title="pages moved by the kernel", slows=("launch", "copy"), upstream=7, stops=True,
+    Cause("numa-balancing", title="pages moved by the kernel", slows=("launch", "copy"), upstream=7.5, stops=True,
           severity="warning", effect="moving pages stops threads for milliseconds",
           reads=of("machine", "numa_balancing"), here=numa_balancing),
     Cause("huge-pages", title="other huge pages", slows=("copy", "everything on the CPU"), times=5.0,

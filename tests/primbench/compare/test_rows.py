@@ -133,6 +133,19 @@ def test_what_looks_at_calls_is_named_before_calls_that_are_slow_for_it(causes: 
     assert second.startswith("in other alone: a cheap system call takes 60.0 us")
 
 
+def test_what_medians_show_is_named_before_what_stops_threads_now_and_then(causes: Causes) -> None:
+    one, other = ({"limits.memory_nodes_allowed": [node], "machine.numa_balancing": bool(node)} for node in (0, 1))
+    first, second, *_ = causes(COPY, 3.0, one, other)
+    assert (first.partition(":")[0], second.partition(":")[0]) == ("other memory", "pages moved by the kernel")
+
+
+def test_other_preloads_are_named_before_bytecode_which_makes_a_start_ten_times_as_long_at_most(causes: Causes) -> None:
+    library = {"path": "/lib/libown.so", "version": "1", "build_id": "ab", "size_bytes": 4096, "missing": {}}
+    other = {"software.variables": {"PYTHONDONTWRITEBYTECODE": "1"}, "software.preloads": {"libown": [library]}}
+    told = [each.partition(":")[0] for each in causes(START, 3.0, {"software.variables": {}}, other)]
+    assert told == ["other libraries before all others", "other bytecode of modules"]
+
+
 def test_little_memory_to_share_is_named_beside_little_to_lock(causes: Causes) -> None:
     enough = {"machine.infiniband": ["mlx5_0"], "limits.shm_bytes": 2**34, "limits.memlock_bytes": None}
     little = enough | {"limits.shm_bytes": 2**26, "limits.memlock_bytes": 2**16}
