@@ -35,8 +35,6 @@ from primbench.spec.arm import parse_arm
 
 PRIMBENCH = (sys.executable, "-P", "-m", "primbench")
 ON = ("--backend", "numpy", "--device", "cpu")
-TURNS = 20_000
-"""Of the library's loop, by which it is found out how long one takes."""
 MOST_S = 600.0
 """Of a trial, ten minutes: the command ends by itself after its time budget."""
 
@@ -44,11 +42,11 @@ MOST_S = 600.0
 def calibrated(case: Case, folder: Path) -> Busy:
     """The least of three processes each, with the library idle and busy."""
     times_s = []
-    for turns in (0, TURNS):
+    for turns in (0, case.turns):
         library = folder / f"turns-{turns}.so"
         compile_library(library, case.hook or "", turns)
         times_s.append(min(_median_s(case, library, folder / f"{turns}-{again}.jsonl") for again in range(3)))
-    return Busy(times_s[0], (times_s[1] - times_s[0]) / TURNS)
+    return Busy(times_s[0], (times_s[1] - times_s[0]) / case.turns)
 
 
 def _median_s(case: Case, library: Path, output: Path) -> float:

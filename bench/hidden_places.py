@@ -57,15 +57,18 @@ Terms = dict[frozenset[str], float]
 
 
 class Case(NamedTuple):
-    """words: of `--primitive`. hook: what of the library makes it longer; None where nothing does."""
+    """words: of `--primitive`. hook: what of the library makes it longer; None where nothing does. turns: of its loop
+    in each call of that, by which it is found out how long one takes.
+    """
 
     words: str
     hook: str | None = None
+    turns: int = 0
 
 
-GETPPID = Case("launch --call getppid", "IN_GETPPID")
-SMALL = Case("files --bytes 4KiB --what small", "IN_READ")
-START = Case("launch --call process_start", "AT_START")
+GETPPID = Case("launch --call getppid", "IN_GETPPID", 5000)
+SMALL = Case("files --bytes 4KiB --what small", "IN_READ", 20_000)
+START = Case("launch --call process_start", "AT_START", 5_000_000)
 HOOKED = (GETPPID, SMALL, START)
 DISPATCH = Case("launch --call dispatch")
 PRODUCT = Case("gemm -m 128 -n 128 -k 128")
