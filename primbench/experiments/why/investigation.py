@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from primbench.experiments.why import certificate, effect, repetition
 from primbench.experiments.why.certificate import Certificate, interval
 from primbench.experiments.why.conclusion import Conclusion
-from primbench.experiments.why.contrasts import Contrasts
+from primbench.experiments.why.contrasts import Contrasts, with_offsets
 from primbench.experiments.why.designs import choose
 from primbench.experiments.why.evidence import Evidence
 from primbench.experiments.why.posterior import Posterior
@@ -261,7 +261,8 @@ class Investigation:
         """At any time; what a search that was broken off has found so far, too."""
         lasting = [proof for proof in self.proofs if proof.repeated is not False]
         passed = [proof for proof in self.proofs if proof.repeated is False]
-        unexplained = self._contrast(FAST.union(*(proof.differences for proof in lasting))) if lasting else None
+        left = self._contrast(FAST.union(*(proof.differences for proof in lasting))) if lasting else None
+        unexplained = None if left is None else with_offsets(left)
         outcome = self._outcome(lasting, unexplained)
         effect = self._contrast(FAST, fresh=bool(self.proofs))
         return Conclusion(
