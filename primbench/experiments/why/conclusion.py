@@ -60,7 +60,8 @@ class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
     proofs: tuple[Proof, ...]
     """In the order in which they were found."""
     unexplained: RatioInterval | None
-    """The time in SLOW over the time in FAST with all that is proven; None where nothing is."""
+    """The time in SLOW over the time in FAST with all that is proven. Its interval has what equal places are off by;
+    None where nothing is proven."""
     passed: tuple[Proof, ...]
     """Proven, and not there again after the pause."""
     refuted: tuple[Subset, ...]
