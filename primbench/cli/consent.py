@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from primbench.spec.arm import Arm
 
 
-def check_own(path: str, arms: Sequence[Arm], named: Sequence[Arm]) -> None:
+def check_own(path: str, arms: Sequence[Arm], named: Sequence[Arm], again: Sequence[str] = ()) -> None:
     """Nothing for arms that the command line names again; else those that choose programs are shown, and asked about.
 
+    again: a command that names them; () is the one that goes on with the file.
     Raises InvalidRequest where it names others than the file's, and where nobody says yes.
     """
     begun_with = _named_by_hand(arms)
@@ -33,7 +34,7 @@ def check_own(path: str, arms: Sequence[Arm], named: Sequence[Arm]) -> None:
         return
     choosing = [arm for arm in begun_with if chooses(arm)]
     if choosing:
-        _ask(path, choosing, begun_with)
+        _ask(path, choosing, again or _going_on(path, begun_with))
 
 
 def _named_by_hand(arms: Sequence[Arm]) -> list[Arm]:
@@ -44,7 +45,13 @@ def _named_by_hand(arms: Sequence[Arm]) -> list[Arm]:
     return [arm for arm in arms if arm not in added]
 
 
-def _ask(path: str, choosing: Sequence[Arm], arms: Sequence[Arm]) -> None:
+def _going_on(path: str, arms: Sequence[Arm]) -> list[str]:
+    if click.get_current_context().info_name == "why":
+        return ["why", "--resume", path, *map(in_full, arms)]
+    return ["study", "--resume", path, *(word for arm in arms for word in ("--arm", in_full(arm)))]
+
+
+def _ask(path: str, choosing: Sequence[Arm], again: Sequence[str]) -> None:
     """Raises InvalidRequest where nobody says yes."""
     for arm in choosing:
         say(f"{path} has this run: {in_full(arm)}", err=True)
@@ -52,17 +59,8 @@ def _ask(path: str, choosing: Sequence[Arm], arms: Sequence[Arm]) -> None:
         if not click.confirm("Run it?", err=True):
             raise InvalidRequest(f"{path}: its arms are not run")
         return
-    command = click.get_current_context().info_name
-    named = map(in_full, arms) if command == "why" else [word for arm in arms for word in ("--arm", in_full(arm))]
-    again = [
-        "primbench",
-        *kernels_options(named_files()),
-        "why" if command == "why" else "study",
-        "--resume",
-        path,
-        *named,
-    ]
+    command = shlex.join(["primbench", *kernels_options(named_files()), *again])
     raise InvalidRequest(
         f"{path}: machines, images, variables, filters and preloads of its arms can have any program run: where they "
-        f"are yours, name them again: {shlex.join(again)}"
+        f"are yours, name them again: {command}"
     )

@@ -82,14 +82,17 @@ def check_machine(path: str, begun: Environment, now: Environment) -> None:
         )
 
 
-def check_all_kernels(path: str, begun: Mapping[str, str]) -> None:
-    """Raises InvalidRequest where a file of --kernels that it was begun with is not named: its cases may need it."""
+def check_all_kernels(words: Sequence[str], begun: Mapping[str, str]) -> None:
+    """Raises InvalidRequest where a file of --kernels that it was begun with is not named: its cases may need it.
+
+    words: that name the results file on the command line.
+    """
     there = named_files()
     if not_named := [name for name, sha256 in begun.items() if sha256 not in there.values()]:
         name = str(click.get_current_context().info_name)
-        again = shlex.join(["primbench", *kernels_options([*there, *not_named]), name, "--resume", path])
+        again = shlex.join(["primbench", *kernels_options([*there, *not_named]), name, *words])
         raise InvalidRequest(
-            f"--resume {path}: begun with --kernels {not_named[0]}: where it is yours, name it again: {again}"
+            f"{' '.join(words)}: begun with --kernels {not_named[0]}: where it is yours, name it again: {again}"
         )
 
 

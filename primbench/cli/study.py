@@ -230,7 +230,7 @@ def resumed(held: Results, values: Mapping[str, Any]) -> Study:
         raise InvalidRequest(f"{values['resume']}: not of a study: go on with the command that began it")
     if study.why:
         raise InvalidRequest(f"{values['resume']}: of `primbench why`: go on with `primbench why --resume`")
-    check_all_kernels(values["resume"], held.header.kernels)
+    check_all_kernels(["--resume", values["resume"]], held.header.kernels)
     check_own(values["resume"], study.arms, values.get("arms", ()))
     for arm in study.arms:
         check(arm)

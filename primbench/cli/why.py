@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from functools import partial
@@ -16,7 +17,7 @@ from primbench.cli.design import design_of, study_of
 from primbench.cli.echo import say
 from primbench.cli.measuring import signals_unwind, writing
 from primbench.cli.option_types import TIMEOUT, parsed
-from primbench.cli.options import GroupedCommand, arm_in_words, grouped, primitives_option
+from primbench.cli.options import GroupedCommand, arm_in_words, grouped, is_typed, primitives_option
 from primbench.cli.outputs import check_outputs, publish
 from primbench.cli.resuming import check_all_kernels, resuming
 from primbench.cli.study import DEFAULT_SIZES, entries_of_study, refuse_beside_resume, shared_options
@@ -24,11 +25,16 @@ from primbench.errors import INTERRUPTED, InvalidRequest
 from primbench.experiments.why.ask import LASTING_S, USUAL_BUDGET_S, in_one_frame
 from primbench.experiments.why.ingredients import Mixtures
 from primbench.experiments.why.inquiry import inquire
-from primbench.experiments.why.measuring import Measuring
+from primbench.experiments.why.measuring import LOOK_PAIRS, Measuring
+from primbench.experiments.why.recorded import worst
 from primbench.report import why as words
 from primbench.report.plain import printable
+from primbench.results import file as results_file
 from primbench.results.file import Results
 from primbench.results.writer import header
+from primbench.runtimes.programs import in_full
+from primbench.spec.naming import name_of, options_of
+from primbench.spec.study import IN_TURN, Study
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
@@ -38,7 +44,6 @@ if TYPE_CHECKING:
     from primbench.experiments.why.inquiry import Asking
     from primbench.experiments.why.rounds import Purpose
     from primbench.spec.arm import Arm
-    from primbench.spec.study import Study
 
 STAGES: dict[Purpose, str] = {
     "effect": "is there a difference",
@@ -47,8 +52,13 @@ STAGES: dict[Purpose, str] = {
     "repeat": "proving again",
 }
 
+OF_A_CASE = (
+    "primitives", "sizes", "backends", "device", "cache", "max_noise", "min_time", "max_time", "pairing",
+)  # fmt: skip
+"""Options that a case which a file has does without."""
 
-def _run(fast: Arm | None, slow: Arm | None, **values: Any) -> None:
+
+def _run(fast: Arm | str | None, slow: Arm | None, **values: Any) -> None:
     if values["resume"] is not None:
         refuse_beside_resume()
     with resuming(values["resume"]) as begun:
@@ -57,8 +67,10 @@ def _run(fast: Arm | None, slow: Arm | None, **values: Any) -> None:
         _carry_out(study, begun, values)
 
 
-def _asked(fast: Arm | None, slow: Arm | None, values: Mapping[str, Any]) -> Study:
-    """Raises InvalidRequest where no two places are named, or no cases."""
+def _asked(fast: Arm | str | None, slow: Arm | None, values: Mapping[str, Any]) -> Study:
+    """Raises InvalidRequest where no two places are named, nor a study of such, or no cases."""
+    if isinstance(fast, str):
+        return _of_study(fast, slow, values)
     if fast is None or slow is None:
         raise InvalidRequest("two places are asked about, the faster one first, as in: primbench why host podman")
     if not (values["primitives"] or values["sizes"]):
@@ -67,12 +79,30 @@ def _asked(fast: Arm | None, slow: Arm | None, values: Mapping[str, Any]) -> Stu
     return in_one_frame(study_of([fast, slow], entries, design_of(values, lasting_s=LASTING_S)))
 
 
-def _gone_on_with(held: Results, fast: Arm | None, slow: Arm | None, values: Mapping[str, Any]) -> Study:
+def _of_study(path: str, slow: Arm | None, values: Mapping[str, Any]) -> Study:
+    """Of the case of a study in which two of its places differ most. Raises InvalidRequest, and FileError."""
+    if slow is not None:
+        raise InvalidRequest(f"{path} and {slow.name}: a study's file stands alone: it has the two places")
+    for option in click.get_current_context().command.params:
+        if option.name in OF_A_CASE and is_typed(option.name):
+            raise InvalidRequest(f"{option.opts[0]} and {path}: the case is measured as it was there: leave it out")
+    held = results_file.read(path)
+    fast, slow, case = worst(path, held)
+    again = ["why", in_full(fast), in_full(slow), *options_of(case)]
+    check_all_kernels([path], held.header.kernels)
+    check_own(path, [fast, slow], (), again)
+    if not values["quiet"]:
+        say(printable(f"{path}: {name_of(case)}, in {slow.name} beside {fast.name}"), err=True)
+    study = Study(arms=[fast, slow], cases=[case], pairs=LOOK_PAIRS, seed=values["seed"], pairing=IN_TURN)
+    return in_one_frame(study)
+
+
+def _gone_on_with(held: Results, fast: Arm | str | None, slow: Arm | None, values: Mapping[str, Any]) -> Study:
     """Raises InvalidRequest where the file is of something else, or of other places than are named."""
     study = held.header.study
     if study is None or not study.why:
         raise InvalidRequest(f"{values['resume']}: not of `primbench why`: go on with the command that began it")
-    check_all_kernels(values["resume"], held.header.kernels)
+    check_all_kernels(["--resume", values["resume"]], held.header.kernels)
     check_own(values["resume"], study.arms[2:] or study.arms, [each for each in (fast, slow) if each])
     return study
 
@@ -121,6 +151,16 @@ def _tell_nothing(asking: Asking) -> None:
     pass
 
 
+def _place_in_words(text: str) -> Arm | str:
+    """An arm, else the name of a file that is there. Raises InvalidRequest, also for an unknown runtime."""
+    try:
+        return arm_in_words(text)
+    except InvalidRequest:
+        if os.path.isfile(text):
+            return text
+        raise
+
+
 def _shared() -> Iterator[click.Option]:
     for option in shared_options(LASTING_S):
         if option.name == "time_budget":
@@ -135,9 +175,9 @@ command = GroupedCommand(
     callback=_run,
     params=[
         *(
-            click.Argument([name], required=False, type=parsed("arm", arm_in_words), metavar=name.upper(),
+            click.Argument([name], required=False, type=parsed("arm", parse), metavar=metavar,
                            shell_complete=complete_arm)
-            for name in ("fast", "slow")
+            for name, metavar, parse in (("fast", "FAST|STUDY.jsonl", _place_in_words), ("slow", "SLOW", arm_in_words))
         ),
         primitives_option(and_options=True),
         grouped("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,
@@ -148,11 +188,13 @@ command = GroupedCommand(
          "FAST and SLOW are arms, as `primbench study` takes them. Of all that they differ in some is put into "
          "the fast place at a time, in fresh processes that take turns, until it is known what makes SLOW slow. "
          "Further pairs prove that in both directions: added to FAST it harms, taken from SLOW it heals. Of several "
-         "cases that one is asked about in which the two differ most.\n\n"
+         "cases that one is asked about in which the two differ most. Of a study's file it is the case in which one of "
+         "its places is slower than another by most, with these two places, as they were run there.\n\n"
          "Exit status: 0 where SLOW is not slower, 1 where it is, or that could not be told, 2 where the request is "
          "wrong.\n\n"
          "\b\n"
          "primbench why host host:env.PYTHONMALLOC=debug,nice=5 --primitive files\n"
          "primbench why podman:seccomp=unconfined podman --primitive launch -o why.jsonl\n"
+         "primbench why study.jsonl\n"
          "primbench why --resume why.jsonl",
 )  # fmt: skip

@@ -160,7 +160,7 @@ def own_part(case: Case) -> Activity:
     return "everything on the CPU" if case.device == "cpu" and work in ("kernel", "launch") else work
 
 
-def _as_run(side: Side, key: bytes) -> Arm | None:
+def as_run(side: Side, key: bytes) -> Arm | None:
     """The arm with the placement that an option gave to all arms, so that its words repeat what was run."""
     placement = side.cases[key][0].case.placement
     if side.arm is None or placement == side.arm.placement:
@@ -176,7 +176,7 @@ def _next_experiment(
     thing at a time. None where there is nothing to take.
     """
     try:
-        first, other = (_as_run(each, identity(case.case)) for each in sides)
+        first, other = (as_run(each, identity(case.case)) for each in sides)
         return _experiment(case, arm, first, other, parts) if first and other else None
     except InvalidRequest:  # an arm that only a file can hold
         return None

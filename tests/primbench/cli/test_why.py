@@ -10,7 +10,13 @@ import pytest
 from click.testing import Result
 
 from primbench.experiments.why.measuring import FIRST_PAIR, LOOK_PAIRS, Measuring
+from primbench.experiments.why.recorded import worst
+from primbench.measurement import Measurement, Samples
+from primbench.registry import build
 from primbench.results import file as results_file
+from primbench.results.file import Results, encode
+from primbench.spec.case import Case
+from primbench.spec.method import Method
 
 Invoke = Callable[..., Result]
 Refusal = Callable[..., str]
@@ -94,6 +100,72 @@ def test_what_cannot_be_asked_is_refused(arguments: tuple[str, ...], words: str,
 
 def test_another_place_is_not_what_a_file_was_begun_with(asked: tuple[Path, Result], refusal: Refusal) -> None:
     assert "--resume: a study goes on with" in refusal("why", "host", "host:threads=2", "--resume", asked[0])
+
+
+CHOOSING, WORST = "host:env.PYTHONPATH=/tmp/x", "host:nofile=4096,umask=0077"
+SAMPLES = {"host": 1e-3, "host:nice=1": 1.1e-3, WORST: 2e-3, CHOOSING: 3e-3}
+PLAIN = ("host", "host:nice=1", WORST)
+SMALL = {"m": 4, "n": 4, "k": 4}
+
+
+@pytest.fixture
+def studied(made_study: Callable[..., Results], tmp_path: Path) -> Callable[..., Path]:
+    """``studied(*arms)``: a study's file, in which a product takes as long as SAMPLES says of the arm, and others 1 ms.
+
+    Made, since nobody can have a place be slower by so much.
+    """
+
+    def of(*arms: str) -> Path:
+        method = Method(unit="process", min_time_s=1e-3, max_time_s=1e-2)
+        parameters = [build("gemm", SMALL | {"m": m}).parameters() for m in (4, 8)]
+        cases = [
+            Case(primitive="gemm", parameters=each, backend="numpy", device="cpu", method=method) for each in parameters
+        ]
+
+        def measured(arm: str, case: Case, pair: int) -> Measurement:
+            each_s = (SAMPLES.get(arm, 1e-3) if case.parameters["m"] == 4 else 1e-3) * (1 + pair % 2 * 1e-3)
+            samples = Samples(samples_s=[each_s] * 7, calls_per_sample=9, taken_by="host clock", stopped="noise")
+            return Measurement(batch_s=samples)
+
+        found = made_study(arms, cases, measured)
+        path = tmp_path / "study.jsonl"
+        path.write_bytes(b"".join(map(encode, [found.header, *found.workers, *found.records])))
+        return path
+
+    return of
+
+
+def test_of_a_study_the_worst_case_is_asked_about(studied: Callable[..., Path], invoke: Invoke, tmp_path: Path) -> None:
+    path, kept = studied(*PLAIN), tmp_path / "why.jsonl"
+    result = invoke("why", path, "--time-budget", "1ms", "-o", kept)
+    assert result.exit_code in (0, 1), result.output
+    assert f"{path}: gemm m=4 n=4 k=4 float32 on numpy cpu, in {WORST} beside host" in result.stderr
+    study = results_file.read(kept).header.study
+    assert study is not None
+    assert ["host", WORST] == [arm.name for arm in study.arms]
+    assert [4] == [case.parameters["m"] for case in study.cases]
+    assert [0.01] == [case.method.max_time_s for case in study.cases]
+
+
+def test_where_the_baseline_is_slow_the_other_place_is_the_fast_one(studied: Callable[..., Path]) -> None:
+    path = studied(*reversed(PLAIN))
+    found = worst(str(path), results_file.read(path))
+    assert ("host", WORST) == (found.fast.name, found.slow.name)
+
+
+def test_programs_that_a_study_names_are_run_where_the_command_line_names_them(
+    studied: Callable[..., Path], invoke: Invoke
+) -> None:
+    result = invoke("why", studied("host", CHOOSING))
+    assert result.exit_code == 2
+    assert "name them again: primbench why host host:env.PYTHONPATH=/tmp/x --primitive" in result.stderr
+
+
+def test_a_study_says_what_is_asked_about_by_itself(studied: Callable[..., Path], refusal: Refusal) -> None:
+    path = studied(*PLAIN)
+    assert "is slower for certain: measure more pairs" in refusal("why", studied("host", "host:nice=2"))
+    assert "the case is measured as it was there" in refusal("why", path, "--device", "cpu")
+    assert "a study's file stands alone" in refusal("why", path, "host")
 
 
 @pytest.mark.quiet
