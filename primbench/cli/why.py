@@ -33,6 +33,7 @@ from primbench.results import file as results_file
 from primbench.results.file import Results
 from primbench.results.writer import header
 from primbench.runtimes.programs import in_full
+from primbench.spec.arm import Arm
 from primbench.spec.naming import name_of, options_of
 from primbench.spec.study import IN_TURN, Study
 from primbench.units import format_percent, format_time
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from primbench.cli.resuming import Begun
     from primbench.experiments.why.inquiry import Asking
     from primbench.experiments.why.rounds import Purpose
-    from primbench.spec.arm import Arm
 
 STAGES: dict[Purpose, str] = {
     "effect": "is there a difference",
@@ -103,7 +103,8 @@ def _gone_on_with(held: Results, fast: Arm | str | None, slow: Arm | None, value
     if study is None or not study.why:
         raise InvalidRequest(f"{values['resume']}: not of `primbench why`: go on with the command that began it")
     check_all_kernels(["--resume", values["resume"]], held.header.kernels)
-    check_own(values["resume"], study.arms[2:] or study.arms, [each for each in (fast, slow) if each])
+    named = [each for each in (fast, slow) if isinstance(each, Arm)]
+    check_own(values["resume"], study.arms[2:] or study.arms, named)
     return study
 
 

@@ -15,6 +15,7 @@ from primbench.measurement import Measurement, Samples
 from primbench.registry import build
 from primbench.results import file as results_file
 from primbench.results.file import Results, encode
+from primbench.results.record import Line
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 
@@ -129,7 +130,8 @@ def studied(made_study: Callable[..., Results], tmp_path: Path) -> Callable[...,
 
         found = made_study(arms, cases, measured)
         path = tmp_path / "study.jsonl"
-        path.write_bytes(b"".join(map(encode, [found.header, *found.workers, *found.records])))
+        lines: list[Line] = [found.header, *found.workers, *found.records]
+        path.write_bytes(b"".join(map(encode, lines)))
         return path
 
     return of
