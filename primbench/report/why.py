@@ -192,8 +192,8 @@ def _commands(found: Inquiry) -> Iterator[str]:
         proven = frozenset(_proven(found))
         harmed, healed = mixtures.arm(proven), mixtures.arm(mixtures.all - proven)
         yield f"as fast as {_named(found.fast)}: {words_of(healed)}"
-        words = [format_arm(found.fast), words_of(harmed), words_of(healed), format_arm(found.slow)]
-        compared = [word for each in dict.fromkeys(words) for word in ("--arm", each)]
+        words = dict.fromkeys(map(words_of, (found.fast, harmed, healed, found.slow)))
+        compared = [word for each in words for word in ("--arm", each)]
         yield f"proof: {shlex.join(['primbench', 'study', *compared, *asked])}"
     yield f"again: {shlex.join(['primbench', 'why', *map(format_arm, found.asked), *asked])}"
 

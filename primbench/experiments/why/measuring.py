@@ -44,6 +44,8 @@ turns; and those of the places as they were asked about beside the same in one f
 """
 FIRST_PAIR = LOOK_PAIRS + FRAME_PAIRS
 ALONE: Pairing = "one-after-the-other"
+OF_A_QUOTA_S = (0.5, 1.0)
+"""Least and most that a metric is sampled where a place has a quota, whose periods are 0.1 s."""
 
 
 class Asked(NamedTuple):
@@ -78,11 +80,11 @@ class Measuring:
 
         Raises BackendUnavailable where no case ran in both.
         """
-        arms = self.study.arms[:2]
+        arms, cases = self.study.arms[:2], cases_of(self.study)
         if not self._records(arms, range(LOOK_PAIRS)):
-            blocks = plan(arms, self.study.cases, range(LOOK_PAIRS), self.study.seed)
-            self._run(arms, self.study.cases, blocks, self.study.pairing)
-        seen = [each for case in self.study.cases for each in self._seen(case)]
+            blocks = plan(arms, cases, range(LOOK_PAIRS), self.study.seed)
+            self._run(arms, cases, blocks, self.study.pairing)
+        seen = [each for case in cases for each in self._seen(case)]
         if not seen:
             reasons = [
                 f"{each.case.arm}: {each.reason}" for each in self._records(arms, range(LOOK_PAIRS)) if each.reason
@@ -238,6 +240,19 @@ class Measuring:
     def _side(self, arm: Arm, processes: Iterable[int]) -> Side:
         workers = {each.worker: each for each in self.found.workers}
         return Side(name=arm.name, records=self._records([arm], processes), workers=workers, arm=arm)
+
+
+def cases_of(study: Study) -> list[Case]:
+    """Those that are looked at, for as long as a place with a quota takes to be stopped by it several times."""
+    if not any(arm.cpus is not None for arm in study.arms[:2]):
+        return study.cases
+    least_s, most_s = OF_A_QUOTA_S
+    found = []
+    for case in study.cases:
+        method = case.method
+        lasting = {"min_time_s": max(least_s, method.min_time_s), "max_time_s": max(most_s, method.max_time_s)}
+        found.append(replace(case, method=replace(method, **lasting)))
+    return found
 
 
 def _processes(asked: Round) -> list[int]:
