@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import os
@@ -25,6 +24,7 @@ from primbench.environment import libraries as loaded
 from primbench.environment.configuration import homely, recorded
 from primbench.environment.libraries import Library
 from primbench.quantities import Whole
+from primbench.system.distributions import versions
 from primbench.system.meaning import Fact
 from primbench.system.processes import environ_of, folder_of, root_of
 
@@ -181,21 +181,7 @@ def _libc(root: Path) -> str:
 
 
 def _packages(root: Path) -> dict[str, str]:
-    """Package -> version, by the names of metadata folders; the first on the path counts, as for imports.
-
-    importlib.metadata opens each file for the same two words: 0.2 s where 400 packages are installed, and an
-    exception where an interrupted uninstallation left an empty folder.
-    """
-    found: dict[str, str] = {}
-    for folder in sys.path:
-        with contextlib.suppress(OSError):
-            for entry in sorted(os.listdir(folder or ".")):
-                named = re.fullmatch(r"([^-]+)-([^-]+)(?:-.+)?\.(?:dist|egg)-info", entry)
-                if named is not None:
-                    name = re.sub(r"[-_.]+", "-", named[1]).lower()
-                    if _PACKAGE.fullmatch(name):
-                        found.setdefault(name, named[2])
-    return dict(sorted(found.items()))
+    return {name: version for name, version in sorted(versions(sys.path).items()) if _PACKAGE.fullmatch(name)}
 
 
 def _module_of(package: str) -> str:

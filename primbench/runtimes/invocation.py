@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from primbench.errors import InvalidRequest
-from primbench.runtimes.hostroot import caches
+from primbench.runtimes.hostroot import bound_folders, caches
 from primbench.spec.arm import Arm, asked
 from primbench.spec.variables import is_for_libraries
 
@@ -90,6 +90,18 @@ class _Variables:
             return shutil.copy(path, str(caches(self.folder)))
         except OSError as error:
             raise InvalidRequest(f"{self.setting}: {error.strerror}", arm=self.arm.name) from None
+
+    def linked(self, places: Mapping[str, str]) -> str:
+        """Raises InvalidRequest where a container does not see what the links lead to."""
+        seen = {*bound_folders()}
+        for path in places.values():
+            if self.arm.runtime != "host" and seen.isdisjoint(Path(path).parents):
+                raise InvalidRequest(f"{self.setting}: a container does not see {path}", arm=self.arm.name)
+        top = caches(self.folder) / "linked"
+        for name, path in places.items():
+            (top / name).parent.mkdir(parents=True, exist_ok=True)
+            (top / name).symlink_to(path)
+        return str(top)
 
 
 def _inherited(arm: Arm, folder: Path, environ: Mapping[str, str]) -> dict[str, str]:

@@ -62,6 +62,9 @@ class Surroundings(Protocol):
     def shown(self, path: str) -> str:
         """Where the worker sees a file of this machine."""
 
+    def linked(self, places: Mapping[str, str]) -> str:
+        """A folder in which the worker sees files and folders of this machine, by their paths in there."""
+
 
 class SeenByWorker(Protocol):
     """What a worker found, beside what its arm asked for. arm: with the placement of its cases. cpus: it may run on."""
@@ -113,6 +116,8 @@ class Setting(NamedTuple):
     """From a value back to that word."""
     default: Any = None
     """The value where it is not set."""
+    named: Callable[[str], str] = str
+    """Of an entry of several, what no two can be of at once."""
     check: Callable[[Any, Any], str | None] | None = None
     """Of the value and the arm: what is wrong, from the key on; None where nothing is."""
 

@@ -74,7 +74,7 @@ def _of_setting(row: Setting, value: Any) -> Iterator[tuple[Atom, Any]]:
     if row.is_each:
         yield from (((row.field, name, each), each) for name, held in value.items() for each in _entries(name, held))
     elif row.default == ():
-        yield from (((row.field, each), each) for each in value)
+        yield from (((row.field, row.named(each)), each) for each in value)
     else:
         yield (row.field,), value
 

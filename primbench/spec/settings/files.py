@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from primbench.errors import InvalidRequest
 from primbench.spec.setting import OF_FILES, ON_CPU, ContainerIngredient, Setting, engines
+from primbench.spec.settings.variables import is_said
 from primbench.spec.values import OneOf, path, paths, write_names
+from primbench.system.distributions import places, versions, with_required
 
 if TYPE_CHECKING:
     from primbench.spec.setting import Container, Pairs, SeenByWorker, Surroundings
+
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9-]*@/[^,:+@\s\0]+")
+_SEARCHED = "PYTHONPATH"
+_HERE = "{}.{}".format(*sys.version_info)
 
 
 def _overlay_root(container: Container, root: str) -> None:
@@ -49,6 +58,67 @@ def _not_loaded(asked: str, found: dict[str, Any], seen: SeenByWorker) -> str | 
     return None if names & {os.path.basename(asked), os.path.basename(os.path.realpath(asked))} else "it not loaded"
 
 
+def _packages(text: str) -> tuple[str, ...]:
+    """Packages, each with its folder. Raises InvalidRequest."""
+    if "@" not in text:
+        folder = _of_packages(path(text))
+        if not (found := _others(folder)):
+            raise InvalidRequest("no package of another version than here, and none that is not here")
+        return tuple(f"{name}@{folder}" for name in found)
+    if wrong := [each for each in text.split("+") if not _PACKAGE.fullmatch(each)]:
+        raise InvalidRequest(f"{wrong[0]!r}: a package's name, an @ and its folder in full")
+    return tuple(text.split("+"))
+
+
+def _of_packages(environment: str) -> str:
+    """The folder where an environment has its packages. Raises InvalidRequest."""
+    found = sorted(Path(environment).glob("lib/python3*/site-packages")) or [Path(environment)]
+    version = next(
+        (each.removeprefix("python") for each in found[0].parts if re.fullmatch(r"python3\.\d+", each)), _HERE
+    )
+    if version != _HERE:
+        raise InvalidRequest(f"of Python {version}, and here is {_HERE}, which cannot import them")
+    if not versions(map(str, found)):
+        raise InvalidRequest("no package lies there: name an environment, or a folder such as its site-packages")
+    return str(found[0])
+
+
+def _others(folder: str) -> list[str]:
+    """Names of the packages of a folder that are not here, or in another version. What measures is that of here."""
+    here = versions(sys.path) | {"primbench": None}
+    return sorted(name for name, version in versions([folder]).items() if here.get(name, "") not in (version, None))
+
+
+def _name_of(package: str) -> str:
+    return package.partition("@")[0]
+
+
+def _said_by_path(found: tuple[str, ...], arm: Any) -> str | None:
+    names = [*map(_name_of, found)]
+    if twice := [each for each in names if names.count(each) > 1]:
+        return f"packages: {twice[0]} is given twice"
+    if is_said(_SEARCHED, arm):
+        return f"packages with another setting of {_SEARCHED}: both say what is imported; leave one out"
+    return None
+
+
+def _put_packages_first(found: Surroundings, packages: tuple[str, ...]) -> None:
+    shown: dict[str, str] = {}
+    for name, _, folder in (each.partition("@") for each in packages):
+        if name not in versions([folder]):
+            raise InvalidRequest(f"packages={name}@{folder}: no such package lies there")
+        others = {*_others(folder)} - {_name_of(each) for each in packages}
+        for each in with_required(name, folder, others):
+            shown = {**places(each, folder), **shown}
+    held = found.values.get(_SEARCHED)
+    found.values[_SEARCHED] = ":".join(filter(None, (found.linked(shown), held)))
+
+
+def _not_searched(asked: tuple[str, ...], held: dict[str, str], seen: SeenByWorker) -> str | None:
+    first = held.get(_SEARCHED, "").partition(":")[0]
+    return None if first.endswith("/linked") else f"{_SEARCHED}={first}"
+
+
 ROWS = (
     Setting(
         "root", "root", Literal["bind", "overlay"] | None,
@@ -76,6 +146,15 @@ ROWS = (
         "/usr/lib/libjemalloc.so.2", parse=path, check=_said_once, surroundings=_put_first,
         shows=(("software", "preloads"),), unlike=_not_loaded,
         mend="see whether it is a library for this machine's programs (file, ldd)",
+        moves=(*ON_CPU, *OF_FILES), programs=bool, of_this_machine=True,
+    ),
+    Setting(
+        "packages", "packages", tuple[str, ...],
+        "Python packages of another environment on this machine, before those here, with what they require and is "
+        "another here, too; a folder alone is all of its packages that are others here.",
+        "numpy@/srv/other/lib/python3.12/site-packages", parse=_packages, write=write_names, default=(),
+        named=_name_of, check=_said_by_path, surroundings=_put_packages_first,
+        fact=("software", "variables"), unlike=_not_searched,
         moves=(*ON_CPU, *OF_FILES), programs=bool, of_this_machine=True,
     ),
 )  # fmt: skip

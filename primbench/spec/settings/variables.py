@@ -22,6 +22,12 @@ def is_variable(name: str) -> bool:
     return _VARIABLE.fullmatch(name) is not None
 
 
+def is_said(name: str, arm: Any) -> bool:
+    """Whether an arm says of a variable what it is, or has of its entries."""
+    entries = (arm.entries_first, arm.entries_last, arm.entries_without)
+    return any(name in said for said in (arm.variables, arm.passed, arm.unset, *entries))
+
+
 def _are_variables(found: dict[str, str], arm: Any) -> str | None:
     wrong = [name for name, value in found.items() if not is_variable(name) or "\0" in value]
     return f"env.{wrong[0]}: a variable's name, such as env.OMP_NUM_THREADS" if wrong else None
