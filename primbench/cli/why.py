@@ -21,12 +21,15 @@ from primbench.cli.options import GroupedCommand, arm_in_words, grouped, is_type
 from primbench.cli.outputs import check_outputs, publish
 from primbench.cli.resuming import check_all_kernels, resuming
 from primbench.cli.study import DEFAULT_SIZES, entries_of_study, refuse_beside_resume, shared_options
+from primbench.compare.sides import identity
+from primbench.environment.fingerprint import collect
 from primbench.errors import INTERRUPTED, InvalidRequest
+from primbench.experiments.study import check_arms
 from primbench.experiments.why.ask import LASTING_S, USUAL_BUDGET_S, in_one_frame
 from primbench.experiments.why.ingredients import Mixtures
 from primbench.experiments.why.inquiry import inquire
 from primbench.experiments.why.measuring import LOOK_PAIRS, Measuring
-from primbench.experiments.why.recorded import worst
+from primbench.experiments.why.recorded import Elsewhere, elsewhere, worst
 from primbench.report import why as words
 from primbench.report.plain import printable
 from primbench.results import file as results_file
@@ -39,11 +42,12 @@ from primbench.spec.study import IN_TURN, Study
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from primbench.cli.resuming import Begun
     from primbench.experiments.why.inquiry import Asking
     from primbench.experiments.why.rounds import Purpose
+    from primbench.spec.case import Case
 
 STAGES: dict[Purpose, str] = {
     "effect": "is there a difference",
@@ -58,7 +62,7 @@ OF_A_CASE = (
 """Options that a case which a file has does without."""
 
 
-def _run(fast: Arm | str | None, slow: Arm | None, **values: Any) -> None:
+def _run(fast: Arm | str | None, slow: Arm | str | None, **values: Any) -> None:
     if values["resume"] is not None:
         refuse_beside_resume()
     with resuming(values["resume"]) as begun:
@@ -67,10 +71,12 @@ def _run(fast: Arm | str | None, slow: Arm | None, **values: Any) -> None:
         _carry_out(study, begun, values)
 
 
-def _asked(fast: Arm | str | None, slow: Arm | None, values: Mapping[str, Any]) -> Study:
+def _asked(fast: Arm | str | None, slow: Arm | str | None, values: Mapping[str, Any]) -> Study:
     """Raises InvalidRequest where no two places are named, nor a study of such, or no cases."""
-    if isinstance(fast, str):
-        return _of_study(fast, slow, values)
+    if isinstance(fast, str) and slow is None:
+        return _of_study(fast, values)
+    if isinstance(fast, str) or isinstance(slow, str):
+        return _of_records(fast, slow, values)
     if fast is None or slow is None:
         raise InvalidRequest("two places are asked about, the faster one first, as in: primbench why host podman")
     if not (values["primitives"] or values["sizes"]):
@@ -79,13 +85,9 @@ def _asked(fast: Arm | str | None, slow: Arm | None, values: Mapping[str, Any]) 
     return in_one_frame(study_of([fast, slow], entries, design_of(values, lasting_s=LASTING_S)))
 
 
-def _of_study(path: str, slow: Arm | None, values: Mapping[str, Any]) -> Study:
+def _of_study(path: str, values: Mapping[str, Any]) -> Study:
     """Of the case of a study in which two of its places differ most. Raises InvalidRequest, and FileError."""
-    if slow is not None:
-        raise InvalidRequest(f"{path} and {slow.name}: a study's file stands alone: it has the two places")
-    for option in click.get_current_context().command.params:
-        if option.name in OF_A_CASE and is_typed(option.name):
-            raise InvalidRequest(f"{option.opts[0]} and {path}: the case is measured as it was there: leave it out")
+    _refuse(path, OF_A_CASE)
     held = results_file.read(path)
     fast, slow, case = worst(path, held)
     again = ["why", in_full(fast), in_full(slow), *options_of(case)]
@@ -93,11 +95,43 @@ def _of_study(path: str, slow: Arm | None, values: Mapping[str, Any]) -> Study:
     check_own(path, [fast, slow], (), again)
     if not values["quiet"]:
         say(printable(f"{path}: {name_of(case)}, in {slow.name} beside {fast.name}"), err=True)
-    study = Study(arms=[fast, slow], cases=[case], pairs=LOOK_PAIRS, seed=values["seed"], pairing=IN_TURN)
-    return in_one_frame(study)
+    return in_one_frame(_study([fast, slow], case, values))
 
 
-def _gone_on_with(held: Results, fast: Arm | str | None, slow: Arm | None, values: Mapping[str, Any]) -> Study:
+def _study(arms: list[Arm], case: Case, values: Mapping[str, Any], **fields: Any) -> Study:
+    return Study(arms=arms, cases=[case], pairs=LOOK_PAIRS, seed=values["seed"], pairing=IN_TURN, **fields)
+
+
+def _of_records(fast: Arm | str | None, slow: Arm | str | None, values: Mapping[str, Any]) -> Study:
+    """Of two places, one of which at least was recorded, and is settings here. Raises InvalidRequest, and FileError."""
+    here, there = collect(gpus=False), dict[str, Elsewhere]()
+    for path in (each for each in (fast, slow) if isinstance(each, str)):
+        _refuse(path, OF_A_CASE[1:])
+        held = results_file.read(path)
+        check_all_kernels([path], held.header.kernels)
+        there[path] = elsewhere(path, held, here, values["primitives"])
+    arms = [there[each].arm if isinstance(each, str) else each for each in (fast, slow) if each is not None]
+    check_arms(arms)
+    cases = [each.case for each in there.values()]
+    if identity(cases[0]) != identity(cases[-1]):
+        raise InvalidRequest(f"{' and '.join(there)}: of unequal cases: {' and '.join(map(name_of, cases))}")
+    for path, each in there.items():
+        check_own(path, [each.arm], (), ["why", *map(in_full, arms), *options_of(each.case)])
+    notes = [f"not tried here, {path}: {', '.join(each.left_out)}" for path, each in there.items() if each.left_out]
+    for note in [] if values["quiet"] else notes:
+        say(printable(note), err=True)
+    times_s = {each.arm.name: each.times_s for each in there.values()}
+    return in_one_frame(_study(arms, cases[0], values, notes=notes, elsewhere=times_s))
+
+
+def _refuse(path: str, options: Collection[str]) -> None:
+    """Raises InvalidRequest where one of them is typed beside a file that says the same."""
+    for option in click.get_current_context().command.params:
+        if option.name in options and is_typed(option.name):
+            raise InvalidRequest(f"{option.opts[0]} and {path}: the case is measured as it was there: leave it out")
+
+
+def _gone_on_with(held: Results, fast: Arm | str | None, slow: Arm | str | None, values: Mapping[str, Any]) -> Study:
     """Raises InvalidRequest where the file is of something else, or of other places than are named."""
     study = held.header.study
     if study is None or not study.why:
@@ -176,9 +210,9 @@ command = GroupedCommand(
     callback=_run,
     params=[
         *(
-            click.Argument([name], required=False, type=parsed("arm", parse), metavar=metavar,
+            click.Argument([name], required=False, type=parsed("place", _place_in_words), metavar=metavar,
                            shell_complete=complete_arm)
-            for name, metavar, parse in (("fast", "FAST|STUDY.jsonl", _place_in_words), ("slow", "SLOW", arm_in_words))
+            for name, metavar in (("fast", "FAST|STUDY.jsonl"), ("slow", "SLOW"))
         ),
         primitives_option(and_options=True),
         grouped("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,
@@ -190,12 +224,14 @@ command = GroupedCommand(
          "the fast place at a time, in fresh processes that take turns, until it is known what makes SLOW slow. "
          "Further pairs prove that in both directions: added to FAST it harms, taken from SLOW it heals. Of several "
          "cases that one is asked about in which the two differ most. Of a study's file it is the case in which one of "
-         "its places is slower than another by most, with these two places, as they were run there.\n\n"
+         "its places is slower than another by most, with these two places, as they were run there. A results file of "
+         "one place may be FAST or SLOW, too: what is otherwise there is set here, as far as it can be.\n\n"
          "Exit status: 0 where SLOW is not slower, 1 where it is, or that could not be told, 2 where the request is "
          "wrong.\n\n"
          "\b\n"
          "primbench why host host:env.PYTHONMALLOC=debug,nice=5 --primitive files\n"
          "primbench why podman:seccomp=unconfined podman --primitive launch -o why.jsonl\n"
          "primbench why study.jsonl\n"
+         "primbench why host there.jsonl\n"
          "primbench why --resume why.jsonl",
 )  # fmt: skip

@@ -57,12 +57,12 @@ def of_setting(*field: str) -> FactId:
 
 def _of_change(change: Change, baseline: Side, side: Side) -> Differing:
     meaning = meaning_of(change.field)
-    words = _words(change, baseline.name, side.name)
+    words = change_in_words(change, baseline.name, side.name)
     is_known = meaning.rule is not None and change.kind == "differs"
     return Differing(words=words, about=change.field, layer=meaning.layer, is_known=is_known)
 
 
-def _words(change: Change, one: str, other: str) -> str:
+def change_in_words(change: Change, one: str, other: str) -> str:
     """Short where a value tells nothing, or is a long list of which no rule knows what it does."""
     name = change.field.within
     if change.field[:2] == _NAMESPACES:

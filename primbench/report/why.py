@@ -63,7 +63,25 @@ def answer(found: Inquiry) -> str:
     known = found.conclusion
     counted = f"{_count(known.places, 'place')}, {_count(known.pairs, 'pair')}, {format_time(found.took_s)}"
     unfinished = "" if known.final else "; cut off before all was asked"
-    return " ".join([f"{_effect(found)}.", *_both_ways(found), *_framing(found), f"{counted}{unfinished}."])
+    return " ".join(
+        [*_recorded(found), f"{_effect(found)}.", *_both_ways(found), *_framing(found), f"{counted}{unfinished}."]
+    )
+
+
+def _recorded(found: Inquiry) -> Iterator[str]:
+    """Whether what was recorded elsewhere is so here, with the settings of there."""
+    recorded, effect = found.recorded, found.conclusion.effect
+    if recorded is None or effect is None:
+        return
+    there, here = f"{_ratio(recorded)} times as long", f"what can be set here makes {_ratio(effect)}"
+    if recorded.high is None or recorded.low <= 1 <= recorded.high:
+        yield f"Recorded: {there}, by itself no certain difference."
+    elif effect.high is not None and (effect.high < recorded.low or effect.low > recorded.high):
+        yield f"Not reproduced: {here} of {_ratio(recorded)} as it was recorded."
+    elif effect.low > 1 or (effect.high is not None and effect.high < 1):
+        yield f"Reproduced: {there} as it was recorded."
+    else:
+        yield f"Recorded: {there}; {here}, which does not tell whether that is reproduced."
 
 
 def _effect(found: Inquiry) -> str:

@@ -146,6 +146,9 @@ class Setting(NamedTuple):
     """Of the value asked for and of that fact: what the worker found, in words, where that is not it; else None."""
     unlimited: bool = False
     """Whether that fact is None where there is no limit, and not where it is unknown."""
+    recorded: Callable[[Any], Any] | None = None
+    """From the fact that tells that, as it was recorded of a place, back to a value; None where none makes it so. Of a
+    setting of variables: of one of them."""
     mend: str | None = None
     """What to do where it was not applied; {runtime} and {key} stand for the arm's, {who} for its runtime or image."""
     rule: str | None = None
@@ -205,6 +208,11 @@ class Setting(NamedTuple):
         if self.is_each:
             return ",".join(f"{self.key}.{name}={self.write(each)}" for name, each in value.items())
         return f"{self.key}={self.write(value)}"
+
+
+def as_found(found: Any) -> Any:
+    """``recorded`` where the fact is the value."""
+    return found
 
 
 def positive(key: str, wanted: str) -> Callable[[Any, Any], str | None]:

@@ -30,7 +30,8 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     is another build than the baseline's is run, too. pairing: whether the processes of a pair take turns, where they
     can, or follow one another. notes: what is to be known of the arms. published: what was found before of the cases.
     why: whether it asks why its second arm is slower, in further arms with some settings of it and all others of the
-    first.
+    first. elsewhere: of an arm that stands for a place which a file was recorded in: by metric, seconds in
+    each process there.
     """
 
     title: str = ""
@@ -44,6 +45,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
     published: Published | None = None
     why: bool = False
+    elsewhere: dict[str, dict[str, list[float]]] = {}
 
 
 AGAIN = " (again)"

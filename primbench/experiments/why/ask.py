@@ -106,4 +106,4 @@ def in_one_frame(study: Study) -> Study:
     frame = framed(fast, slow, refused)
     notes = [f"not moved: {what}: {reason}" for what, reason in frame.left_out.items()]
     arms = [frame.base, frame.whole, *frame.others]
-    return replace(study, arms=arms, pairs=LOOK_PAIRS, why=True, other_builds=True, notes=notes)
+    return replace(study, arms=arms, pairs=LOOK_PAIRS, why=True, other_builds=True, notes=[*study.notes, *notes])

@@ -13,6 +13,7 @@ from primbench.errors import InvalidRequest
 from primbench.experiments.why.conclusion import Conclusion
 from primbench.experiments.why.frame import Framing
 from primbench.experiments.why.priors import weights
+from primbench.experiments.why.rounds import RatioInterval
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
 
@@ -46,6 +47,8 @@ class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
     conclusion: Conclusion
     took_s: float
     """That its processes took, one after the other or together."""
+    recorded: RatioInterval | None = None
+    """How many times as long the slow place took, where one of the two was recorded elsewhere, and is settings here."""
     framing: Framing | None = None
     """What stands between the places that were asked about and those in one frame, where these are others."""
     notes: list[str] = []
@@ -99,6 +102,7 @@ def inquire(measuring: Measuring, tell: Callable[[Asking], None]) -> tuple[Inqui
         ingredients=[each.words for each in mixtures.ingredients],
         conclusion=investigation.conclude(),
         took_s=round(_took_s(measuring.found.records), 3),
+        recorded=measuring.recorded(),
         framing=framing,
         notes=study.notes,
     ), ended

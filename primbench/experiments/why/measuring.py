@@ -145,6 +145,29 @@ class Measuring:
         found = stats.paired_ratio([*ratios.values()], [1.0] * len(ratios))
         return RatioInterval(ratio=found.ratio, low=found.low or 0.0, high=found.high)
 
+    def recorded(self) -> RatioInterval | None:
+        """How many times as long the slow place took by what was recorded elsewhere, beside what is measured here of a
+        place that was not; None where neither was recorded.
+        """
+        if not self.study.elsewhere:
+            return None
+        pairs = zip(self.study.arms[-2:], self.study.arms[:2], strict=True)
+        fast_s, slow_s = (self._recorded_s(asked, framed) for asked, framed in pairs)
+        if not fast_s or not slow_s:
+            return None
+        found = stats.unpaired(slow_s, fast_s)
+        low, high = found.interval() or (0.0, None)
+        return RatioInterval(ratio=found.ratio, low=low, high=high)
+
+    def _recorded_s(self, asked: Arm, framed: Arm) -> list[float]:
+        """Of each process, of those here but for the first ones, which check outputs."""
+        case, metric = self.asked
+        if asked.name in self.study.elsewhere:
+            return self.study.elsewhere[asked.name].get(metric, [])
+        last = max((each.case.process for each in self.found.records), default=-1)
+        side = self._side(framed, range(FIRST_PAIR, last + 1))
+        return [*side.numbers.get(identity(case), {}).get(metric, {}).values()]
+
     def observe(self, asked: Round) -> list[Observation]:
         """What comes of a round, the first one in any case; of pairs that were not begun in time nothing."""
         arms = self._arms(asked)

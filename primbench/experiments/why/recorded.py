@@ -1,23 +1,36 @@
-"""What a results file asks about: of a study the case in which two of its places differ most."""
+"""What a results file asks about: of a study the case in which two of its places differ most; of what was recorded in
+one place that place, as settings here.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from msgspec.structs import replace
 
+from primbench.compare.differing import change_in_words
 from primbench.compare.explain import as_run
 from primbench.compare.pairs import compare
 from primbench.compare.sides import identity, sides_of
+from primbench.environment.difference import difference
 from primbench.errors import InvalidRequest
-from primbench.spec.placement import Placement
+from primbench.experiments.why.ask import usual_method
+from primbench.spec import naming
+from primbench.spec.arm import Arm
+from primbench.spec.placement import THREAD_VARIABLES, Placement
+from primbench.spec.settings import SETTINGS, showing
+from primbench.spec.settings.variables import ENV, UNSET
+from primbench.system.meaning import Layer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from primbench.compare.comparison import Comparison, Decided
+    from primbench.environment.difference import Change
+    from primbench.environment.fingerprint import Environment
     from primbench.results.file import Results
-    from primbench.spec.arm import Arm
     from primbench.spec.case import Case
 
 
@@ -63,3 +76,83 @@ def _slowed(comparison: Comparison) -> Iterator[tuple[float, Decided]]:
             yield low, (arm, case, estimate)
         if case.verdict == "faster" and 0 < high < 1:
             yield 1 / high, (arm, case, estimate)
+
+
+class Elsewhere(NamedTuple):
+    """A place that was recorded, as settings here.
+
+    arm: these. case: that was measured in it. times_s: by metric, in each process. left_out: in words, what is
+    otherwise here and no setting moves.
+    """
+
+    arm: Arm
+    case: Case
+    times_s: dict[str, list[float]]
+    left_out: list[str]
+
+
+def elsewhere(path: str, found: Results, here: Environment, wanted: Collection[str]) -> Elsewhere:
+    """What was recorded in one place, with what is otherwise here turned into settings.
+
+    here: this process's place, without a framework. wanted: primitives, or such with their options; all, where empty.
+    Raises InvalidRequest where the file has several places, or not one case that is wanted.
+    """
+    sides = [*sides_of(found).values()]
+    if len(sides) != 1:
+        named = ", ".join(side.name for side in sides) or "none"
+        raise InvalidRequest(f"{path}: of one place, and not of {len(sides)} ({named}): ask by primbench why {path}")
+    (side,) = sides
+    cases = {key: records[0].case for key, records in side.cases.items() if key in side.numbers}
+    words = {key: naming.in_words(case) for key, case in cases.items()}
+    asked = [key for key, case in cases.items() if not wanted or {case.primitive, words[key]} & {*wanted}]
+    if len(asked) != 1:
+        named = ", ".join(f"--primitive '{each}'" for each in words.values())
+        raise InvalidRequest(f"{path}: {len(asked)} of its cases are asked about: one of them: {named}")
+    key, case = asked[0], cases[asked[0]]
+    worker = side.worker_of(case.backend, case.device)
+    if worker is None:
+        raise InvalidRequest(f"{path}: tells nothing of the place that it was measured in")
+    fields, left_out = _settings(_differing(here, worker.environment), case.placement)
+    name = "-".join(re.findall(r"[\w.]+", Path(path).name))
+    return Elsewhere(
+        arm=Arm(name=name, placement=case.placement, **fields),
+        case=replace(case, arm="", process=0, placement=Placement(), method=usual_method(case.device)),
+        times_s={metric: [*values.values()] for metric, values in side.numbers[key].items()},
+        left_out=[change_in_words(each, "this place", name) for each in left_out],
+    )
+
+
+def _differing(here: Environment, there: Environment) -> Iterator[Change]:
+    found = difference(here, there, same_work=False)
+    for layer in get_args(Layer):
+        yield from (each for each in getattr(found, layer).changes if each.kind == "differs")
+
+
+def _settings(changes: Iterable[Change], placement: Placement) -> tuple[dict[str, Any], list[Change]]:
+    """Fields of an arm, and what none of them moves. placement: of the case, which sets variables by itself."""
+    fields: dict[str, Any] = {}
+    left_out: list[Change] = []
+    rows = {row.checked: row for row in SETTINGS.values() if row.recorded and row is not ENV}
+    for change in changes:
+        row = rows.get(tuple(change.field))
+        if change.field[:2] == ENV.checked:
+            is_moved = _set_variable(fields, str(change.field[2]), change.b, placement)
+        else:
+            value = row.recorded(change.b) if row and row.recorded else None
+            is_moved = row is not None and value is not None
+            fields |= {row.field: value} if row and is_moved else {}
+        left_out += [] if is_moved else [change]
+    return fields, [each for each in left_out if showing(each.field) not in fields]
+
+
+def _set_variable(fields: dict[str, Any], name: str, value: str | None, placement: Placement) -> bool:
+    """Whether it can be set, or need not be."""
+    if name in THREAD_VARIABLES and placement.threads is not None:
+        return True
+    if value is None:
+        fields[UNSET.field] = (*fields.get(UNSET.field, ()), name)
+        return True
+    readable = ENV.recorded(value) if ENV.recorded else None
+    if readable is not None:
+        fields.setdefault(ENV.field, {})[name] = readable
+    return readable is not None

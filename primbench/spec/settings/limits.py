@@ -15,6 +15,7 @@ from primbench.spec.setting import (
     ContainerIngredient,
     ControlGroup,
     Setting,
+    as_found,
     engines,
     entry,
     one_file,
@@ -122,6 +123,7 @@ ROWS = (
         group=one_file("memory", "memory.limit_in_bytes", "memory.max", "MemoryMax"),
         pod=entry(*OF_CONTAINER, "resources", "limits", "memory"),
         shows=(("limits", "memory_limit_bytes"),), unlike=_other_size, unlimited=True, moves=ON_CPU,
+        recorded=as_found,
     ),
     SHM,
     Setting(
@@ -131,12 +133,14 @@ ROWS = (
         oci=lambda container, most: container.limit("pids", limit=most),
         group=one_file("pids", "pids.max", "pids.max", "TasksMax"),
         shows=(("limits", "processes_max"),), unlike=_other_count, unlimited=True, moves=(*WAITING, *OF_FILES),
+        recorded=as_found,
     ),
     Setting(
         "nofile", "open_files", int | None, "Files that may be open at a time in each process.", "65536",
         parse=whole, check=positive("nofile", _COUNT),
         options=engines(option("--ulimit", "nofile={0}:{0}".format)), oci=_oci_files, process=_limit_files,
         shows=(("limits", "open_files"),), unlike=_other_files, unlimited=True, moves=OF_FILES,
+        recorded=as_found,
     ),
     Setting(
         "read-rate", "read_bytes_per_s", int | None, "Bytes a second at most that are read from each disk.", "50MiB",

@@ -10,7 +10,7 @@ import resource
 from typing import TYPE_CHECKING, Any, Literal
 
 from primbench.errors import InvalidRequest
-from primbench.spec.setting import OF_FILES, ON_CPU, WAITING, Setting, engines, option
+from primbench.spec.setting import OF_FILES, ON_CPU, WAITING, Setting, as_found, engines, option
 from primbench.spec.settings.processor import other_cpus, some_numbers
 from primbench.spec.values import (
     NO_LIMIT,
@@ -51,6 +51,11 @@ def _bind(cpus: tuple[int, ...]) -> None:
     granted = os.sched_getaffinity(0)
     if granted != {*cpus}:
         raise OSError(errno.EINVAL, f"the kernel grants CPUs {format_cpu_list(granted)} alone")
+
+
+def _bindable(found: list[int]) -> tuple[int, ...] | None:
+    """CPUs of that machine by their numbers, where these are here, too."""
+    return tuple(found) if {*found} <= os.sched_getaffinity(0) else None
 
 
 def _octal(text: str) -> str:
@@ -120,6 +125,7 @@ def _rlimit(
         options=engines(ulimit) if has_option else {}, oci=oci,
         process=lambda soft: resource.setrlimit(kind, _in_force(kind, soft)),
         shows=(fact,), unlike=unlike, unlimited=True, moves=moves,
+        recorded=lambda found: NO_LIMIT if found is None else int(found),
     )  # fmt: skip
 
 
@@ -128,36 +134,39 @@ ROWS = (
         "policy", "policy", Literal["other", "batch", "idle", "fifo", "rr"] | None,
         "Scheduling policy; fifo and rr with their least priority.", "batch", parse=OneOf(*_POLICIES),
         process=_schedule,
-        shows=(("limits", "scheduling"),), unlike=_is_met, moves=(*ON_CPU, *OF_FILES),
+        shows=(("limits", "scheduling"),), unlike=_is_met, recorded=lambda found: found if found in _POLICIES else None,
+         moves=(*ON_CPU, *OF_FILES),
     ),
     Setting(
         "affinity", "affinity", tuple[int, ...] | None,
         "CPUs that it is bound to before it starts, as taskset does.", "0-3+8",
         parse=numbers, write=write_numbers, check=some_numbers("affinity"), process=_bind,
-        fact=("limits", "cpus_allowed"), unlike=other_cpus, is_alone=True,
+        fact=("limits", "cpus_allowed"), unlike=other_cpus, is_alone=True, recorded=_bindable,
         moves=ON_CPU,
     ),
     Setting(
         "umask", "umask", str | None, "Permissions that new files do not get, in octal.", "0077", parse=_octal,
         options={"podman": option("--umask")}, oci=_mask, process=lambda umask: _ignore(os.umask(int(umask, 8))),
-        shows=(("confinement", "umask"),), unlike=_is_met,
+        shows=(("confinement", "umask"),), unlike=_is_met, recorded=as_found,
     ),
     Setting(
         "timer-slack", "timer_slack_ns", int | None, "By how much the kernel may be late to wake it.", "1ms",
         parse=_slack_ns, write=_write_slack, process=lambda slack_ns: _ignore(prctl(SET_TIMERSLACK, slack_ns)),
-        shows=(("limits", "timer_slack_ns"),), unlike=_is_met, moves=(*ON_CPU, *OF_FILES),
+        shows=(("limits", "timer_slack_ns"),), unlike=_is_met, recorded=as_found, moves=(*ON_CPU, *OF_FILES),
     ),
     Setting(
         "mdwe", "mdwe", Literal["yes"] | None,
         "That no page becomes executable that was writable, as systemd's MemoryDenyWriteExecute= has it (Linux 6.3).",
         "yes", parse=OneOf("yes"), process=lambda _: _ignore(prctl(SET_MDWE, MDWE_REFUSE_EXEC_GAIN)),
         shows=(("confinement", "executable_pages"),), unlike=_other_pages, moves=ON_CPU,
+        recorded=lambda found: None if found == "allowed" else "yes",
     ),
     Setting(
         "thp", "huge_pages", Literal["yes", "no"] | None,
         "Whether its memory may be made of transparent huge pages.", "no", parse=OneOf("yes", "no"),
         process=lambda allowed: _ignore(prctl(SET_THP_DISABLE, int(allowed == "no"))),
         shows=(("confinement", "transparent_hugepage_disabled"),), unlike=_other_huge_pages, moves=ON_CPU,
+        recorded=lambda disabled: "no" if disabled else "yes",
     ),
     _rlimit("core", "Size of a core dump.", "0B", ("limits", "core_bytes"), size=True),
     _rlimit(

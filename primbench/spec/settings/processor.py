@@ -15,6 +15,7 @@ from primbench.spec.setting import (
     ON_CPU,
     ControlGroup,
     Setting,
+    as_found,
     entry,
     one_file,
     option,
@@ -113,6 +114,7 @@ ROWS = (
         ),
         pod=entry(*OF_CONTAINER, "resources", "limits", "cpu", write=write_amount),
         shows=(("limits", "cpu_quota"), ("limits", "cpu_period_s")), unlike=_other_quota, unlimited=True, moves=ON_CPU,
+        recorded=as_found,
     ),
     Setting(
         "cpuset", "cpuset", tuple[int, ...] | None, "CPUs that it may run on, by the control group.", "0-3+8",
@@ -144,12 +146,14 @@ ROWS = (
             lambda weight, _: [("CPUWeight", weight)],
         ),
         shows=(("limits", "cpu_weight"),), unlike=_other_weight, unlimited=True, moves=(*ON_CPU, *OF_FILES),
+        recorded=as_found,
     ),
     Setting(
         "nice", "niceness", int | None, "Niceness of its processes, from -20, the first to have a CPU, to 19.", "10",
         parse=_niceness, process=_be_nice,
         shows=(("limits", "niceness"), ("limits", "session_niceness")),
         unlike=lambda asked, found, seen: None if found == asked else f"niceness {found}",
+        recorded=as_found,
         moves=(*ON_CPU, *OF_FILES),
     ),
 )  # fmt: skip

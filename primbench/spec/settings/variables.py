@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from primbench.spec.confidential import HIDDEN
 from primbench.spec.placement import THREAD_VARIABLES
 from primbench.spec.setting import OF_FILES, ON_CPU, Setting
 from primbench.spec.values import names, write_names
@@ -43,6 +44,11 @@ def _other_variable(asked: dict[str, str], held: dict[str, str], seen: SeenByWor
     return None
 
 
+def _readable(value: str) -> str | None:
+    """A value that stands in a record whole: without a secret that was left out, or a home folder that has no name."""
+    return None if HIDDEN in value or "~" in value else value
+
+
 def _set(found: Surroundings, variables: dict[str, str]) -> None:
     found.values.update(variables)
 
@@ -50,7 +56,7 @@ def _set(found: Surroundings, variables: dict[str, str]) -> None:
 ENV = Setting(
     "env", "variables", dict[str, str], "Variables of the worker's environment; without a value, as they are here.",
     "OMP_NUM_THREADS=1", default={}, check=_are_variables, surroundings=_set, is_place=True,
-    fact=("software", "variables"), unlike=_other_variable,
+    fact=("software", "variables"), unlike=_other_variable, recorded=_readable,
 )  # fmt: skip
 
 

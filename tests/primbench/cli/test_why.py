@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
+from primbench.environment.fingerprint import collect
 from primbench.experiments.why.measuring import FIRST_PAIR, LOOK_PAIRS, Measuring
-from primbench.experiments.why.recorded import worst
+from primbench.experiments.why.recorded import elsewhere, worst
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
 from primbench.results import file as results_file
@@ -167,7 +171,65 @@ def test_a_study_says_what_is_asked_about_by_itself(studied: Callable[..., Path]
     path = studied(*PLAIN)
     assert "is slower for certain: measure more pairs" in refusal("why", studied("host", "host:nice=2"))
     assert "the case is measured as it was there" in refusal("why", path, "--device", "cpu")
-    assert "a study's file stands alone" in refusal("why", path, "host")
+    assert "of one place, and not of 2" in refusal("why", path, "host")
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of two cases that a process recorded under other limits, with a variable that is known, and another."""
+    path = tmp_path_factory.mktemp("there") / "there.jsonl"
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "primbench",
+        "gemm",
+        "-m",
+        "4,8",
+        "-n",
+        "4",
+        "-k",
+        "4",
+        "--threads",
+        "1",
+        "-q",
+    ]
+    script = 'umask 0077; ulimit -S -n 512; ulimit -S -c 0; exec nice -n 3 "$@"'
+    environ = os.environ | {"PYTHONMALLOC": "debug", "SOMEBODYS_OWN": "1"}
+    options = ["--backend", "numpy", "--device", "cpu", *QUICK, "--processes", "2", "-o", str(path)]
+    subprocess.run(["sh", "-c", script, "sh", *command, *options], env=environ, check=True, capture_output=True)
+    return path
+
+
+def test_a_place_that_was_recorded_is_settings_here(there: Path) -> None:
+    held, here = results_file.read(there), collect(gpus=False)
+    found = elsewhere(str(there), held, here, ["gemm --m 8 --n 4 --k 4 --accumulate float32"])
+    arm = found.arm
+    assert ("0077", 512, 1) == (arm.umask, arm.open_files, arm.placement.threads)
+    assert os.getpriority(os.PRIO_PROCESS, 0) + 3 == arm.niceness
+    assert {"PYTHONMALLOC": "debug"} == arm.variables
+    assert found.case.parameters["m"] == 8
+    assert [2] == [len(times_s) for metric, times_s in found.times_s.items() if metric == "batch_s"]
+    assert "SOMEBODYS_OWN" in " ".join(found.left_out)
+
+
+def test_a_file_of_several_cases_is_asked_about_one_that_is_named(there: Path, refusal: Refusal) -> None:
+    assert "2 of its cases are asked about: one of them: --primitive 'gemm --m 4" in refusal("why", "host", there)
+
+
+def test_whether_what_was_recorded_is_so_here_comes_first(
+    there: Path, invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where somebody says yes to its variables."""
+    monkeypatch.setattr("primbench.cli.why.check_own", lambda *_: None)
+    case = "gemm --m 4 --n 4 --k 4 --accumulate float32"
+    result = invoke("why", "host", there, "--primitive", case, "--time-budget", "1ms", "-o", tmp_path / "why.jsonl")
+    assert result.exit_code in (0, 1), result.output
+    assert result.stdout.split(":")[0] in ("Recorded", "Reproduced", "Not reproduced")
+    assert "not tried here" in result.stderr.splitlines()[0]
+    study = results_file.read(tmp_path / "why.jsonl").header.study
+    assert study is not None
+    assert ["there.jsonl"] == [*study.elsewhere]
 
 
 @pytest.mark.quiet
