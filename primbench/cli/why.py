@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from primbench.cli.resuming import Begun
+    from primbench.environment.fingerprint import Environment
     from primbench.experiments.why.inquiry import Asking
     from primbench.experiments.why.rounds import Purpose
     from primbench.spec.case import Case
@@ -104,13 +105,9 @@ def _study(arms: list[Arm], case: Case, values: Mapping[str, Any], **fields: Any
 
 def _of_records(fast: Arm | str | None, slow: Arm | str | None, values: Mapping[str, Any]) -> Study:
     """Of two places, one of which at least was recorded, and is settings here. Raises InvalidRequest, and FileError."""
-    here, there = collect(gpus=False), dict[str, Elsewhere]()
-    for path in (each for each in (fast, slow) if isinstance(each, str)):
-        _refuse(path, OF_A_CASE[1:])
-        held = results_file.read(path)
-        check_all_kernels([path], held.header.kernels)
-        there[path] = elsewhere(path, held, here, values["primitives"])
-    arms = [there[each].arm if isinstance(each, str) else each for each in (fast, slow) if each is not None]
+    named, here = [each for each in (fast, slow) if each is not None], collect(gpus=False)
+    there = {each: _recorded(each, here, values) for each in named if isinstance(each, str)}
+    arms = [there[each].arm if isinstance(each, str) else each for each in named]
     check_arms(arms)
     cases = [each.case for each in there.values()]
     if identity(cases[0]) != identity(cases[-1]):
@@ -118,10 +115,17 @@ def _of_records(fast: Arm | str | None, slow: Arm | str | None, values: Mapping[
     for path, each in there.items():
         check_own(path, [each.arm], (), ["why", *map(in_full, arms), *options_of(each.case)])
     notes = [f"not tried here, {path}: {', '.join(each.left_out)}" for path, each in there.items() if each.left_out]
-    for note in [] if values["quiet"] else notes:
+    for note in notes * (not values["quiet"]):
         say(printable(note), err=True)
     times_s = {each.arm.name: each.times_s for each in there.values()}
     return in_one_frame(_study(arms, cases[0], values, notes=notes, elsewhere=times_s))
+
+
+def _recorded(path: str, here: Environment, values: Mapping[str, Any]) -> Elsewhere:
+    _refuse(path, OF_A_CASE[1:])
+    held = results_file.read(path)
+    check_all_kernels([path], held.header.kernels)
+    return elsewhere(path, held, here, values["primitives"])
 
 
 def _refuse(path: str, options: Collection[str]) -> None:

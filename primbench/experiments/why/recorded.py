@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from primbench.compare.comparison import Comparison, Decided
+    from primbench.compare.sides import Side
     from primbench.environment.difference import Change
     from primbench.environment.fingerprint import Environment
     from primbench.results.file import Results
@@ -102,13 +103,7 @@ def elsewhere(path: str, found: Results, here: Environment, wanted: Collection[s
         named = ", ".join(side.name for side in sides) or "none"
         raise InvalidRequest(f"{path}: of one place, and not of {len(sides)} ({named}): ask by primbench why {path}")
     (side,) = sides
-    cases = {key: records[0].case for key, records in side.cases.items() if key in side.numbers}
-    words = {key: naming.in_words(case) for key, case in cases.items()}
-    asked = [key for key, case in cases.items() if not wanted or {case.primitive, words[key]} & {*wanted}]
-    if len(asked) != 1:
-        named = ", ".join(f"--primitive '{each}'" for each in words.values())
-        raise InvalidRequest(f"{path}: {len(asked)} of its cases are asked about: one of them: {named}")
-    key, case = asked[0], cases[asked[0]]
+    key, case = _wanted(path, side, wanted)
     worker = side.worker_of(case.backend, case.device)
     if worker is None:
         raise InvalidRequest(f"{path}: tells nothing of the place that it was measured in")
@@ -122,6 +117,16 @@ def elsewhere(path: str, found: Results, here: Environment, wanted: Collection[s
     )
 
 
+def _wanted(path: str, side: Side, wanted: Collection[str]) -> tuple[bytes, Case]:
+    cases = {key: records[0].case for key, records in side.cases.items() if key in side.numbers}
+    words = {key: naming.in_words(case) for key, case in cases.items()}
+    found = [(key, case) for key, case in cases.items() if not wanted or {case.primitive, words[key]} & {*wanted}]
+    if len(found) != 1:
+        named = ", ".join(f"--primitive '{each}'" for each in words.values())
+        raise InvalidRequest(f"{path}: {len(found)} of its cases are asked about: one of them: {named}")
+    return found[0]
+
+
 def _differing(here: Environment, there: Environment) -> Iterator[Change]:
     found = difference(here, there, same_work=False)
     for layer in get_args(Layer):
@@ -131,22 +136,22 @@ def _differing(here: Environment, there: Environment) -> Iterator[Change]:
 def _settings(changes: Iterable[Change], placement: Placement) -> tuple[dict[str, Any], list[Change]]:
     """Fields of an arm, and what none of them moves. placement: of the case, which sets variables by itself."""
     fields: dict[str, Any] = {}
-    left_out: list[Change] = []
-    rows = {row.checked: row for row in SETTINGS.values() if row.recorded and row is not ENV}
-    for change in changes:
-        row = rows.get(tuple(change.field))
-        if change.field[:2] == ENV.checked:
-            is_moved = _set_variable(fields, str(change.field[2]), change.b, placement)
-        else:
-            value = row.recorded(change.b) if row and row.recorded else None
-            is_moved = row is not None and value is not None
-            fields |= {row.field: value} if row and is_moved else {}
-        left_out += [] if is_moved else [change]
+    left_out = [each for each in changes if not _set(fields, each, placement)]
     return fields, [each for each in left_out if showing(each.field) not in fields]
 
 
+def _set(fields: dict[str, Any], change: Change, placement: Placement) -> bool:
+    """Whether what is otherwise there can be set, or need not be."""
+    if change.field[:2] == ENV.checked:
+        return _set_variable(fields, str(change.field[2]), change.b, placement)
+    row = next((row for row in SETTINGS.values() if row.recorded and row.checked == tuple(change.field)), None)
+    value = row.recorded(change.b) if row and row.recorded else None
+    if row is not None and value is not None:
+        fields[row.field] = value
+    return value is not None
+
+
 def _set_variable(fields: dict[str, Any], name: str, value: str | None, placement: Placement) -> bool:
-    """Whether it can be set, or need not be."""
     if name in THREAD_VARIABLES and placement.threads is not None:
         return True
     if value is None:
