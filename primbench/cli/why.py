@@ -42,7 +42,7 @@ from primbench.spec.study import IN_TURN, Study
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from primbench.cli.resuming import Begun
     from primbench.environment.fingerprint import Environment
@@ -77,7 +77,7 @@ def _asked(fast: Arm | str | None, slow: Arm | str | None, values: Mapping[str, 
     if isinstance(fast, str) and slow is None:
         return _of_study(fast, values)
     if isinstance(fast, str) or isinstance(slow, str):
-        return _of_records(fast, slow, values)
+        return _of_records([each for each in (fast, slow) if each is not None], values)
     if fast is None or slow is None:
         raise InvalidRequest("two places are asked about, the faster one first, as in: primbench why host podman")
     if not (values["primitives"] or values["sizes"]):
@@ -103,22 +103,28 @@ def _study(arms: list[Arm], case: Case, values: Mapping[str, Any], **fields: Any
     return Study(arms=arms, cases=[case], pairs=LOOK_PAIRS, seed=values["seed"], pairing=IN_TURN, **fields)
 
 
-def _of_records(fast: Arm | str | None, slow: Arm | str | None, values: Mapping[str, Any]) -> Study:
+def _of_records(named: Sequence[Arm | str], values: Mapping[str, Any]) -> Study:
     """Of two places, one of which at least was recorded, and is settings here. Raises InvalidRequest, and FileError."""
-    named, here = [each for each in (fast, slow) if each is not None], collect(gpus=False)
+    here = collect(gpus=False)
     there = {each: _recorded(each, here, values) for each in named if isinstance(each, str)}
     arms = [there[each].arm if isinstance(each, str) else each for each in named]
     check_arms(arms)
-    cases = [each.case for each in there.values()]
-    if identity(cases[0]) != identity(cases[-1]):
-        raise InvalidRequest(f"{' and '.join(there)}: of unequal cases: {' and '.join(map(name_of, cases))}")
+    case = _same_case(there)
     for path, each in there.items():
-        check_own(path, [each.arm], (), ["why", *map(in_full, arms), *options_of(each.case)])
+        check_own(path, [each.arm], (), ["why", *map(in_full, arms), *options_of(case)])
     notes = [f"not tried here, {path}: {', '.join(each.left_out)}" for path, each in there.items() if each.left_out]
     for note in notes * (not values["quiet"]):
         say(printable(note), err=True)
     times_s = {each.arm.name: each.times_s for each in there.values()}
-    return in_one_frame(_study(arms, cases[0], values, notes=notes, elsewhere=times_s))
+    return in_one_frame(_study(arms, case, values, notes=notes, elsewhere=times_s))
+
+
+def _same_case(there: Mapping[str, Elsewhere]) -> Case:
+    one, *others = [each.case for each in there.values()]
+    for other in others:
+        if identity(one) != identity(other):
+            raise InvalidRequest(f"{' and '.join(there)}: of unequal cases: {name_of(one)} and {name_of(other)}")
+    return one
 
 
 def _recorded(path: str, here: Environment, values: Mapping[str, Any]) -> Elsewhere:

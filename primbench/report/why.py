@@ -74,14 +74,22 @@ def _recorded(found: Inquiry) -> Iterator[str]:
     if recorded is None or effect is None:
         return
     there, here = f"{_ratio(recorded)} times as long", f"what can be set here makes {_ratio(effect)}"
-    if recorded.high is None or recorded.low <= 1 <= recorded.high:
+    if not _is_certain(recorded):
         yield f"Recorded: {there}, by itself no certain difference."
-    elif effect.high is not None and (effect.high < recorded.low or effect.low > recorded.high):
+    elif _is_above(recorded, effect) or _is_above(effect, recorded):
         yield f"Not reproduced: {here} of {_ratio(recorded)} as it was recorded."
-    elif effect.low > 1 or (effect.high is not None and effect.high < 1):
+    elif _is_certain(effect):
         yield f"Reproduced: {there} as it was recorded."
     else:
         yield f"Recorded: {there}; {here}, which does not tell whether that is reproduced."
+
+
+def _is_certain(found: RatioInterval) -> bool:
+    return found.high is not None and not found.low <= 1 <= found.high
+
+
+def _is_above(one: RatioInterval, other: RatioInterval) -> bool:
+    return other.high is not None and one.low > other.high
 
 
 def _effect(found: Inquiry) -> str:
