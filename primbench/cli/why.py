@@ -76,14 +76,18 @@ def _asked(fast: Arm | str | None, slow: Arm | str | None, values: Mapping[str, 
     """Raises InvalidRequest where no two places are named, nor a study of such, or no cases."""
     if isinstance(fast, str) and slow is None:
         return _of_study(fast, values)
-    if isinstance(fast, str) or isinstance(slow, str):
-        return _of_records([each for each in (fast, slow) if each is not None], values)
     if fast is None or slow is None:
         raise InvalidRequest("two places are asked about, the faster one first, as in: primbench why host podman")
+    if isinstance(fast, Arm) and isinstance(slow, Arm):
+        return _of_arms([fast, slow], values)
+    return _of_records([fast, slow], values)
+
+
+def _of_arms(arms: list[Arm], values: Mapping[str, Any]) -> Study:
     if not (values["primitives"] or values["sizes"]):
         raise InvalidRequest("of which case? --primitive launch, or --primitive 'gemm -m 64 -n 64 -k 64'")
     entries = entries_of_study(values["sizes"] or DEFAULT_SIZES, values["primitives"])
-    return in_one_frame(study_of([fast, slow], entries, design_of(values, lasting_s=LASTING_S)))
+    return in_one_frame(study_of(arms, entries, design_of(values, lasting_s=LASTING_S)))
 
 
 def _of_study(path: str, values: Mapping[str, Any]) -> Study:
