@@ -114,9 +114,12 @@ def _put_packages_first(found: Surroundings, packages: tuple[str, ...]) -> None:
     found.values[_SEARCHED] = ":".join(filter(None, (found.linked(shown), held)))
 
 
-def _not_searched(asked: tuple[str, ...], held: dict[str, str], seen: SeenByWorker) -> str | None:
-    first = held.get(_SEARCHED, "").partition(":")[0]
-    return None if first.endswith("/linked") else f"{_SEARCHED}={first}"
+def _other_version(asked: tuple[str, ...], held: dict[str, str], seen: SeenByWorker) -> str | None:
+    """Of those whose versions are recorded of a place."""
+    for name, _, folder in (each.partition("@") for each in asked):
+        if name in held and held[name] != versions([folder]).get(name):
+            return f"{name} {held[name]}"
+    return None
 
 
 ROWS = (
@@ -154,7 +157,8 @@ ROWS = (
         "another here, too; a folder alone is all of its packages that are others here.",
         "numpy@/srv/other/lib/python3.12/site-packages", parse=_packages, write=write_names, default=(),
         named=_name_of, check=_said_by_path, surroundings=_put_packages_first,
-        fact=("software", "variables"), unlike=_not_searched,
+        fact=("software", "packages"), unlike=_other_version,
+        mend="see whether what is imported before it, such as by a .pth file, is another",
         moves=(*ON_CPU, *OF_FILES), programs=bool, of_this_machine=True,
     ),
 )  # fmt: skip

@@ -42,6 +42,7 @@ def environment(folder: Path, version: str, start: str = "") -> Path:
     plant(packages, "planted", version, own["planted"] | start_code, "needed>=1", "absent; extra == 'all'")
     plant(packages, "needed", version, own["needed"])
     plant(packages, "other", version, {"shared/of_other.py": ""})
+    plant(packages, "numba", "0.0.1", {"numba_of_nobody.py": ""})
     plant(packages, "primbench", "0.0.0", {"primbench/__init__.py": ""})
     return packages
 
@@ -63,7 +64,7 @@ def printed(words: str, folder: Path, program: str) -> str:
 
 def test_an_environment_is_its_packages_that_are_others_here(packages: tuple[Path, Path]) -> None:
     one = packages[0]
-    names = ("needed", "other", "planted")  # and not what measures
+    names = ("needed", "numba", "other", "planted")  # and not what measures
     assert tuple(f"{name}@{one}" for name in names) == parse_arm(f"host:packages={one.parents[2]}").packages
     assert parse_arm(f"host:packages={one}") == parse_arm(f"host:packages={one.parents[2]}")
 
@@ -78,10 +79,21 @@ def test_what_a_package_requires_comes_with_it_and_nothing_else(packages: tuple[
 def test_each_package_of_two_environments_is_an_ingredient(packages: tuple[Path, Path]) -> None:
     one, two = packages
     mixtures = Mixtures(*(parse_arm(f"host:packages={each}") for each in packages))
-    assert [f"packages={name}@{two}" for name in ("needed", "other", "planted")] == [
+    assert [f"packages={name}@{two}" for name in ("needed", "numba", "other", "planted")] == [
         each.words for each in mixtures.ingredients
     ]
-    assert (f"needed@{one}", f"other@{two}", f"planted@{one}") == mixtures.arm(frozenset([1])).packages
+    assert (f"needed@{one}", f"numba@{one}", f"other@{two}", f"planted@{one}") == mixtures.arm(frozenset([2])).packages
+
+
+def test_a_worker_sees_whether_it_has_them(packages: tuple[Path, Path], invoke: Callable[..., Result]) -> None:
+    """And a study says so in the words of the arm, not as a variable."""
+    arms = ["--arm", "host", "--arm", f"host:packages=numba@{packages[0]},name=other"]
+    result = invoke(
+        "study", *arms, "--primitive", "launch --call getppid", "--backend", "numpy", "--pairs", "1",
+        "--max-time", "1ms", "--min-time", "1ms", "-q",
+    )  # fmt: skip
+    assert f"packages is not set in host and numba@{packages[0]} in other" in result.stdout, result.output
+    assert "variable numba" not in result.stdout
 
 
 @pytest.mark.quiet
