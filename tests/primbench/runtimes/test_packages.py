@@ -101,7 +101,7 @@ def test_why_names_the_package_that_starts_slowly(packages: tuple[Path, Path], i
     result = invoke(
         "why", *(f"host:packages={each},name={each.parents[2].name}" for each in packages),
         "--primitive", "startup --what interpreter", "--backend", "numpy", "--max-time", "10ms",
-        "--min-time", "1ms", "--time-budget", "40s", "-q",
+        "--min-time", "1ms", "--time-budget", "100s", "-q",
     )  # fmt: skip
     assert f"because of packages=planted@{packages[1]} (" in result.stdout, result.output
 
