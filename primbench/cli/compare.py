@@ -89,7 +89,7 @@ def _compare(file: str, other_files: tuple[str, ...], baseline: str | None, agai
         _show_study(file, places[0].runs, baseline, values, gate)
         return
     one, other = places
-    comparison = compare_runs(one.runs, other.runs, (one.label, other.label))
+    comparison = compare_runs(one.runs, other.runs, (one.label, other.label), (one.files[-1], other.files[-1]))
     gate.check(comparison)
     sides = [side_of(each.runs, each.label) for each in places]
     show(comparison, sides, [*one.runs, *other.runs], values, gate)

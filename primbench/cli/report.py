@@ -58,7 +58,7 @@ def _page(places: Sequence[NamedRuns], baseline: str | None) -> Page:
 def _beside(one: NamedRuns, other: NamedRuns) -> Page:
     """Raises InvalidRequest where a file is of several arms, or the two hold unequal cases."""
     sides = [side_of(each.runs, each.label) for each in (one, other)]
-    comparison = compare_runs(one.runs, other.runs, (one.label, other.label))
+    comparison = compare_runs(one.runs, other.runs, (one.label, other.label), (one.files[-1], other.files[-1]))
     return page.of_comparison(comparison, sides, [*one.runs, *other.runs], f"{other.label} against {one.label}")
 
 

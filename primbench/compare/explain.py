@@ -25,6 +25,7 @@ from primbench.errors import InvalidRequest
 from primbench.results.metrics import METRICS
 from primbench.runtimes.table import is_of_parts, known, settable
 from primbench.spec.arm import HOST_IMAGE, Arm, apart, format_arm, words_of
+from primbench.spec.naming import in_words as case_in_words
 from primbench.spec.naming import options_of
 from primbench.spec.setting import WAITING
 from primbench.spec.settings import SETTINGS, showing
@@ -175,11 +176,21 @@ def _next_experiment(
     """Why the one is slower, where places lie between the two; else the study again with what differs taken away, one
     thing at a time. None where there is nothing to take.
     """
+    if sides[0].file and sides[1].file:
+        return _of_files(case, sides[0].file, sides[1].file)
     try:
         first, other = (as_run(each, identity(case.case)) for each in sides)
         return _experiment(case, arm, first, other, parts) if first and other else None
     except InvalidRequest:  # an arm that only a file can hold
         return None
+
+
+def _of_files(case: CaseComparison, first: str, other: str) -> str | None:
+    """Why the one recorded place is slower, by settings here."""
+    if case.verdict not in ("slower", "faster"):
+        return None
+    asked = (first, other) if case.verdict == "slower" else (other, first)
+    return shlex.join(["primbench", "why", *asked, "--primitive", case_in_words(case.case)])
 
 
 def _experiment(

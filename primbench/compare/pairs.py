@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -93,15 +94,24 @@ def _was_looked_at(results: Results) -> bool:
     return len(whole) >= study.pairs and max(records) > whole[study.pairs - 1]
 
 
-def compare_runs(one: Sequence[Results], other: Sequence[Results], names: tuple[str, str]) -> Comparison:
-    """Runs of two places that were not interleaved, those of the baseline first. names: of the places.
+def compare_runs(
+    one: Sequence[Results],
+    other: Sequence[Results],
+    names: tuple[str, str],
+    files: tuple[str | None, str | None] = (None, None),
+) -> Comparison:
+    """Runs of two places that were not interleaved, those of the baseline first. names: of the places. files: the paths
+    of their last runs.
 
     A single run of one of them may show that these runs are alike, and never that the places differ. Nor do several, if
     all of one were in one session and all of the other in another.
 
     Raises InvalidRequest where a file holds several arms, or where the two hold unequal cases.
     """
-    baseline, side = (side_of(runs, name) for runs, name in zip((one, other), names, strict=True))
+    baseline, side = (
+        dataclasses.replace(side_of(each, name), file=file)
+        for each, name, file in zip((one, other), names, files, strict=True)
+    )
     runs = min(len(one), len(other))
     sessions = [sessions_of(each) for each in (one, other)]
     matching, are_sessions = Matching(unpaired, is_one_run=runs == 1), not are_together(*sessions)

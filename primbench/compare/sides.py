@@ -43,13 +43,15 @@ Turn = tuple[int, int]
 class Side:
     """What is compared: all records of one arm of a study, or of one results file.
 
-    name: of the arm or the file. arm: as it was asked for; None where the file says nothing of it.
+    name: of the arm or the file. arm: as it was asked for; None where the file says nothing of it. file: of a place
+    that was recorded by itself, the path of its last run.
     """
 
     name: str
     records: Sequence[Record]
     workers: dict[int, Worker]
     arm: Arm | None = None
+    file: str | None = None
 
     @cached_property
     def cases(self) -> dict[bytes, list[Record]]:

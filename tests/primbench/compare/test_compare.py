@@ -712,7 +712,9 @@ def test_several_runs_a_side_are_what_a_verdict_is_by(made_study: MadeStudy) -> 
     """Processes of a run agree to 0.2 %, and runs differ by 5 %."""
     moods = {"a": (1.0, 1.05, 0.97), "b": (1.06, 0.98, 1.02), "c": (1.5, 1.55, 1.46)}
     runs = {name: [a_run(made_study, mood) for mood in of_one] for name, of_one in moods.items()}
-    alike, slower = (compare_runs(runs["a"], runs[other], ("a", other)) for other in "bc")
+    alike, slower = (
+        compare_runs(runs["a"], runs[other], ("a", other), ("a/3.jsonl", f"{other}/3.jsonl")) for other in "bc"
+    )
     assert [("inconclusive", 3, None), ("slower", 3, None)] == [
         (only(each).outcome, only(each).pairs, only(each).reason) for each in (alike, slower)
     ]
@@ -721,6 +723,8 @@ def test_several_runs_a_side_are_what_a_verdict_is_by(made_study: MadeStudy) -> 
     assert alike.notes[-1].endswith("unpaired: of 3 runs a side; more of them, one of each in turn, tell more")
     (explained_case,) = first(slower).cases
     assert explained_case.explanation is not None
+    why = "primbench why a/3.jsonl c/3.jsonl --primitive 'gemm --m 64 --n 64 --k 64 --accumulate float32'"
+    assert why == explained_case.explanation.next_experiment
 
 
 def begun(results: Results, when: str, boot: str | None = None) -> Results:
