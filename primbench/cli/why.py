@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from functools import partial
@@ -57,6 +58,7 @@ STAGES: dict[Purpose, str] = {
     "repeat": "proving again",
 }
 
+RESULTS_FILES = re.compile(r"[.]jsonl([.]\w+)?$")
 OF_A_CASE = (
     "primitives", "sizes", "backends", "device", "cache", "max_noise", "min_time", "max_time", "pairing",
 )  # fmt: skip
@@ -201,11 +203,13 @@ def _tell_nothing(asking: Asking) -> None:
 
 
 def _place_in_words(text: str) -> Arm | str:
-    """An arm, else the name of a file that is there. Raises InvalidRequest, also for an unknown runtime."""
+    """An arm, else the name of a file, called as results files are or there. Raises InvalidRequest, also for an unknown
+    runtime.
+    """
     try:
         return arm_in_words(text)
     except InvalidRequest:
-        if os.path.isfile(text):
+        if RESULTS_FILES.search(text) or os.path.isfile(text):
             return text
         raise
 
