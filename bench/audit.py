@@ -445,7 +445,8 @@ def rows(studies: int, seed: int) -> Iterator[tuple[str, str]]:
             how = f"launches, {pairs} pairs{', --self' * twice}"
             yield from _of_equal_arms(how, of_equal_arms([launches()], dice, studies, pairs, twice=twice))
             at_margin = told(launches(), dice, studies, pairs, 1.05, twice=twice)
-            yield f"false equivalence at the margin, {how}", f"{share(at_margin, *WITHIN_MARGIN):.1%} of {at_margin.total()} cases"
+            within = share(at_margin, *WITHIN_MARGIN)
+            yield f"false equivalence at the margin, {how}", f"{within:.1%} of {at_margin.total()} cases"
     for what, factor in (("at the margin", 1.05), ("of equal arms", 1.0)):
         ended, pairs_run = settled(launches(), dice, studies // 2, factor)
         yield f"--until settled {what}, launches", f"after {pairs_run:.1f} pairs: {words(ended)}"
