@@ -153,7 +153,7 @@ def parse_arm(text: str, runtimes: Collection[str] = ()) -> Arm:
 
 def _meant(runtime: str, setting: str) -> str:
     """An image has a tag or a path, and no key has."""
-    if runtime != "host" and re.search("[:/]", setting):
+    if runtime != "host" and re.search("[:/]", setting) and setting.isprintable():
         return f": did you mean image={setting}?"
     return f"; the keys are {_known()}"
 

@@ -197,6 +197,7 @@ WRONG = {
     "docker:": "after the colon come settings",
     "docker:cpus": "'cpus' is no KEY=VALUE; the keys are name, host, node, runtime, python, config, image",
     "docker:ubuntu:22.04": "'ubuntu:22.04' is no KEY=VALUE: did you mean image=ubuntu:22.04?",
+    "docker::\x1e": "':\\x1e' is no KEY=VALUE; the keys are name",
     "docker:cpu=2": "unknown key 'cpu': did you mean cpus? the keys are name, host, node",
     "docker:cpus=2,cpus=3": "cpus is given twice",
     "docker:cpus=0-3": "which CPUs is cpuset=0-3",
