@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from primbench.cli.echo import say
+from primbench.cli.given import is_typed
 from primbench.cli.option_types import FILE
-from primbench.cli.options import GroupedCommand, grouped, is_typed, kernels_options, overwrite_option
+from primbench.cli.options import GroupedCommand, grouped, kernels_options, overwrite_option
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:

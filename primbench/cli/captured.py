@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from primbench.cli.echo import say
-from primbench.cli.options import is_default
+from primbench.cli.given import is_default
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from primbench.cli.captured import as_in_step
 from primbench.cli.echo import say
-from primbench.cli.options import is_default, method_of
+from primbench.cli.given import is_default, method_of
 from primbench.errors import InvalidRequest
 from primbench.experiments.study import check_arms, having
 from primbench.spec.placement import Placement

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from primbench.cli.captured import threads_of
-from primbench.cli.options import GroupedCommand, is_default, measuring_options
+from primbench.cli.given import is_default
+from primbench.cli.options import GroupedCommand, measuring_options
 from primbench.errors import FileError, InvalidRequest
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 import primbench.suites as suites
 from primbench.cli.echo import say
+from primbench.cli.given import method_of, placement_of
 from primbench.cli.measuring import measured, writing
-from primbench.cli.options import method_of, placement_of
 from primbench.distributed.followers import Leader, follow
 from primbench.distributed.links import Meeting, number_of, pairs, partners
 from primbench.errors import InvalidRequest, PrimbenchError

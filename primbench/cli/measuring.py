@@ -18,7 +18,8 @@ from primbench.baselines import roof
 from primbench.cli.captured import as_in_step
 from primbench.cli.echo import say
 from primbench.cli.estimate import say_how_long, say_how_long_it_would_take, say_what_was_left_out
-from primbench.cli.options import as_options, method_of, placement_of
+from primbench.cli.given import method_of, placement_of
+from primbench.cli.options import as_options
 from primbench.cli.outputs import check_outputs, report, save
 from primbench.cli.progress import Progress, progress
 from primbench.cli.resuming import Begun, check_machine, check_resume, going_on, resuming, say_what_changed
@@ -26,7 +27,6 @@ from primbench.distributed import world
 from primbench.distributed.followers import Leader, follow
 from primbench.errors import INTERRUPTED, InvalidRequest, PrimbenchError
 from primbench.experiments.budget import Budget, spread
-from primbench.experiments.pairs import without_worker
 from primbench.problem import Problem
 from primbench.registry import backends_of
 from primbench.report.plain import printable
@@ -35,6 +35,7 @@ from primbench.results.record import Header, Record, Worker
 from primbench.results.writer import Writer, check_kept, header, left_to_do
 from primbench.spec.defaults import ALL
 from primbench.workers.plan import plan
+from primbench.workers.records import without_worker
 from primbench.workers.run import keep_all, on_its_machine
 from primbench.workers.session import Session
 

@@ -17,6 +17,7 @@ from primbench.cli.consent import check_own
 from primbench.cli.design import DEFAULT_PAIRS, LASTING_S, MOST_UNTIL, design_of, ends_itself, study_of
 from primbench.cli.echo import say
 from primbench.cli.estimate import say_how_long_pairs_take, say_what_was_left_out
+from primbench.cli.given import is_typed
 from primbench.cli.measuring import (
     exit_as,
     next_worker,
@@ -31,7 +32,6 @@ from primbench.cli.options import (
     GroupedCommand,
     arm_in_words,
     grouped,
-    is_typed,
     measuring_options,
     primitives_option,
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from primbench.cli.given import is_typed, placement_of
 from primbench.cli.measuring import measure_and_report
 from primbench.cli.member import measure_for_fleet
-from primbench.cli.options import ALONE, VERSUS_PAIRS, is_typed, placement_of
+from primbench.cli.options import ALONE, VERSUS_PAIRS
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:

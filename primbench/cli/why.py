@@ -16,9 +16,10 @@ from primbench.cli.completing import complete_arm, complete_suite
 from primbench.cli.consent import check_own
 from primbench.cli.design import design_of, study_of
 from primbench.cli.echo import say
+from primbench.cli.given import is_typed
 from primbench.cli.measuring import signals_unwind, writing
 from primbench.cli.option_types import TIMEOUT, parsed
-from primbench.cli.options import GroupedCommand, arm_in_words, grouped, is_typed, primitives_option
+from primbench.cli.options import GroupedCommand, arm_in_words, grouped, primitives_option
 from primbench.cli.outputs import check_outputs, publish
 from primbench.cli.resuming import check_all_kernels, resuming
 from primbench.cli.study import DEFAULT_SIZES, entries_of_study, refuse_beside_resume, shared_options

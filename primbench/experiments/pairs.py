@@ -11,16 +11,14 @@ from __future__ import annotations
 import random
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from primbench.compare.machines import are_apart
 from primbench.compare.sides import identity
 from primbench.errors import PrimbenchError
+from primbench.experiments.taking_turns import bound_to_cpus, shared_cpus, why_not
 from primbench.results.record import Record, Worker
-from primbench.spec.arm import Arm, in_words, settings_of
-from primbench.spec.settings import SETTINGS
 from primbench.spec.study import IN_TURN
+from primbench.workers.records import without_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from primbench.workers.session import Session
 
 NO_OTHER = "no other arm runs anything here, so that there is nothing to compare with"
-ENQUEUING_CPUS = 2.0  # what a process that keeps a GPU busy uses of CPUs, its driver's threads included
 
 
 def run(
@@ -155,7 +152,7 @@ class _Pairs:
         case = cases[0]
         if self.study.pairing != IN_TURN:
             return f"the study's --pairing is {self.study.pairing}"
-        if (bound := _bound(self.study.arms)) is not None:
+        if (bound := bound_to_cpus(self.study.arms)) is not None:
             return bound
         if any(arm.neighbour for arm in self.study.arms):
             return "the neighbour of an arm would slow the others, too"
@@ -190,7 +187,7 @@ class _Pairs:
 
     def _found_to_be_alone(self, cases: Sequence[Case]) -> Generator[Worker | Record, None, str | None]:
         """Start a worker in every arm; why these cannot take turns, None where they can."""
-        reason = (yield from self._not_beside(cases)) or self._not_these(
+        reason = (yield from self._not_beside(cases)) or why_not(
             [self.workers[place] for case in cases if (place := _place(case)) in self.workers], cases[0].ranks
         )
         if reason is not None:
@@ -211,18 +208,6 @@ class _Pairs:
             if alone is None:
                 return f"{case.arm} starts alone, and not beside other arms: {beside}"
             self._is_absent(case, alone)
-        return None
-
-    def _not_these(self, workers: Sequence[Worker], ranks: int) -> str | None:
-        """ranks: processes of each that work at the same time."""
-        if any(are_apart(workers[:1], [worker]) for worker in workers[1:]):
-            return "the arms are on different machines"
-        if workers and not _shared_cpus(workers):
-            return "there is no CPU that all arms may use"
-        for worker in workers:
-            if (quota := _too_small_quota(worker, ranks)) is not None:
-                name = worker.arm.name if worker.arm else ""
-                return f"{name} has a quota of {quota:g} CPUs, which processes that wait for others would not use up"
         return None
 
     def _open(self, case: Case) -> Generator[Worker | Record, None, str | None]:
@@ -278,7 +263,7 @@ class _Pairs:
         if cases[0].ranks > 1 or identity(cases[0]) in self.shared_out:
             return None
         workers = [self.workers[_place(case)] for case in cases]
-        return random.Random(f"{self.study.seed} cpu {cases[0].process}").choice(_shared_cpus(workers))
+        return random.Random(f"{self.study.seed} cpu {cases[0].process}").choice(shared_cpus(workers))
 
     def _alone(self, case: Case, reason: str, waiting: Sequence[str] = ()) -> Iterator[Worker | Record]:
         """waiting: as Session.run() has it."""
@@ -302,15 +287,6 @@ class _Pairs:
         return True
 
 
-def _bound(arms: Iterable[Arm]) -> str | None:
-    """What of an arm processes would not show that take turns, for which all are bound to one CPU."""
-    for arm in arms:
-        for row in map(SETTINGS.__getitem__, settings_of(arm)):
-            if row.is_alone:
-                return f"{arm.name} has {in_words(arm, row.field)}, which turns on one CPU would not show"
-    return None
-
-
 def _went_where_it_was_put(record: Record) -> bool:
     """Whether it took turns, and not on one CPU."""
     turns = record.measurement.turns if record.measurement else None
@@ -324,21 +300,3 @@ def _place(case: Case) -> tuple[str, str, str]:
 def _shared(case: Case) -> tuple[str, str, int]:
     """What cases have in common that take turns, or do not, all alike."""
     return case.backend, case.device, case.ranks
-
-
-def _shared_cpus(workers: Sequence[Worker]) -> list[int]:
-    return sorted(set[int].intersection(*(set(worker.placement.cpus) for worker in workers)))
-
-
-def _too_small_quota(worker: Worker, ranks: int) -> float | None:
-    quota = worker.environment.limits.cpu_quota
-    return None if quota is None or quota >= ranks * _cpus_used(worker) else quota
-
-
-def _cpus_used(worker: Worker) -> float:
-    return ENQUEUING_CPUS if worker.device != "cpu" else worker.placement.threads or 1
-
-
-def without_worker(case: Case, status: Literal["failed", "skipped"], reason: str) -> Record:
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return Record(case=case, status=status, reason=reason, started_utc=now, duration_s=0.0)

@@ -19,8 +19,8 @@ from primbench.spec.captured import PARTS, WHOLE
 from primbench.spec.case import Case
 from primbench.spec.confidential import hidden_labels
 from primbench.spec.defaults import ALL
-from primbench.workers.process import ask_a_worker
-from primbench.workers.protocol import Ready
+from primbench.workers.process import WorkerProcess
+from primbench.workers.protocol import Ready, Start
 
 if TYPE_CHECKING:
     from primbench.problem import Problem
@@ -147,6 +147,18 @@ def _why_none(entries: Iterable[tuple[Problem, Mapping[str, str]]], order: Seque
 
 def _is_for(labels: Mapping[str, str], device: str) -> bool:
     return labels.get("device") in (None, device.partition(":")[0])
+
+
+def ask_a_worker(candidates: tuple[str, ...], device: str | None, arm: Arm | None = None) -> Ready:
+    """What a worker finds: the backend and device it would choose among the candidates, and its environment.
+
+    arm: where it runs; None is here. Raises BackendUnavailable with the reasons where it finds none.
+    """
+    only = candidates[0] if len(candidates) == 1 else None
+    worker = WorkerProcess(Start(candidates=list(candidates), backend=only, device=device), arm=arm)
+    ready = worker.ready
+    worker.end()
+    return ready
 
 
 def choose(primitive: str, backends: Sequence[str], device: str | None, ask: Ask = ask_a_worker) -> list[PlannedPlace]:

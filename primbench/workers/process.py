@@ -251,18 +251,6 @@ class WorkerProcess:
         return self._ranks.fate()
 
 
-def ask_a_worker(candidates: tuple[str, ...], device: str | None, arm: Arm | None = None) -> Ready:
-    """What a worker finds: the backend and device it would choose among the candidates, and its environment.
-
-    arm: where it runs; None is here. Raises BackendUnavailable with the reasons where it finds none.
-    """
-    only = candidates[0] if len(candidates) == 1 else None
-    worker = WorkerProcess(Start(candidates=list(candidates), backend=only, device=device), arm=arm)
-    ready = worker.ready
-    worker.end()
-    return ready
-
-
 def _due(answer: protocol.Answer, *kinds: type[_Answer]) -> _Answer:
     """The answer, if it is one of these."""
     if isinstance(answer, Refusal):

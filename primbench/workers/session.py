@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import closing, suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from msgspec.structs import replace
@@ -21,6 +20,7 @@ from primbench.workers.fitting import too_many_or_few
 from primbench.workers.neighbour import NeighbourGone, timed_beside
 from primbench.workers.process import WorkerGone, WorkerProcess
 from primbench.workers.protocol import Outcome, Start, Task, WorkerPurpose
+from primbench.workers.records import now, record_of
 from primbench.workers.starts import start_of
 from primbench.workers.turns import take_turns
 
@@ -111,11 +111,11 @@ class Session:
             if case.arm and case.arm not in self._arms:
                 raise InvalidRequest(f"there are {', '.join(self._arms) or 'none'}", arm=case.arm)
             self._end_all_but([case.arm, *waiting], case.process)
-            started, clock = _now(), time.monotonic()
+            started, clock = now(), time.monotonic()
             worker, outcome = yield from self._outcome(case)
             if alone is not None and (found := outcome.measurement) is not None:
                 outcome = replace(outcome, measurement=replace(found, missing=found.missing | {"turns": alone}))
-            yield _record(case, worker, outcome, started, time.monotonic() - clock)
+            yield record_of(case, worker, outcome, started, time.monotonic() - clock)
 
     def start(self, cases: Iterable[Case]) -> None:
         """Start the workers of cases of one pair, all at once, for open() to wait for."""
@@ -149,7 +149,7 @@ class Session:
 
         cpu: on which all of them call, None for any. shares_s: metric -> how long each samples it.
         """
-        started, clock = _now(), time.monotonic()
+        started, clock = now(), time.monotonic()
         self.prepare(cases)
         share_s = (time.monotonic() - clock) / len(cases)
         running = [(self._running[case.arm, "time"], case) for case in cases]
@@ -159,7 +159,7 @@ class Session:
         workers = [each.worker for each, _ in running]
         ended = take_turns([*zip(workers, tasks, strict=True)], self._timeout_s)
         return [
-            _record(case, each.number, self._ended(case, outcome), started, share_s + active_s)
+            record_of(case, each.number, self._ended(case, outcome), started, share_s + active_s)
             for (each, case), (outcome, active_s) in zip(running, ended, strict=True)
         ]
 
@@ -304,20 +304,3 @@ class Session:
         for key in ending:
             self._end(*key)
         self._process = process
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _record(case: Case, worker: int | None, outcome: Outcome, started_utc: str, duration_s: float) -> Record:
-    return Record(
-        case=case,
-        status=outcome.status,
-        reason=outcome.reason,
-        measurement=outcome.measurement,
-        worker=worker,
-        started_utc=started_utc,
-        duration_s=round(duration_s, 6),
-        later=outcome.later,
-    )

@@ -1,0 +1,99 @@
+"""A call of one process: how it is set up, and its output checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from primbench.registry import setup_of
+from primbench.timing.checking import OutputCheck
+from primbench.timing.feasibility import check_affordable, check_memory
+from primbench.timing.inputs import set_up
+from primbench.timing.references import NOTHING_KNOWN, KnownOfCase
+from primbench.timing.sampling import Clock, Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from primbench.backends import Backend
+    from primbench.measurement.outputs import Output
+    from primbench.numa.pages import HostExtent
+    from primbench.problem import Array, Exact, Problem, Reference, Step
+    from primbench.spec.method import Method
+    from primbench.timing.phases import Phases
+
+
+class Alone:
+    """A call of this process alone: how it is set up and checked. ``Together`` is the same of several ranks."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        problem: Problem,
+        method: Method,
+        inputs: tuple[Array, ...] = (),
+        known: KnownOfCase = NOTHING_KNOWN,
+    ) -> None:
+        """inputs: () where they are still to be made. known: of the check."""
+        import numpy as np
+
+        self._backend, self._problem, self._method = backend, problem, method
+        self._rng = np.random.default_rng(method.seed + 1)
+        self._inputs = inputs
+        self._known = known
+        self._check: OutputCheck | None = None
+        self.missing = {"trace": "--trace was not given"}
+
+    def pace(self, clock: Clock) -> Pace:
+        return Pace(clock)
+
+    def refuse_early(self, phases: Phases) -> None:
+        """Raises UnsupportedCase for what has no kernel, does not fit in memory or would take minutes.
+
+        Nothing is allocated yet, and nothing asked of the problem for which another backend may be needed.
+        """
+        setup_of(self._problem.primitive, self._backend.name)
+        check_memory(self._backend, self._problem)
+        if self._backend.device == "cpu":
+            check_affordable(self._backend, self._problem, self._method, phases.clock)
+            phases.end("estimate")
+
+    def inputs(self) -> tuple[Array, ...]:
+        import numpy as np
+
+        self._inputs = self._inputs or self._problem.inputs(np.random.default_rng(self._method.seed))
+        return self._inputs
+
+    def set_up(self, inputs: Sequence[Array]) -> tuple[list[Step], list[HostExtent]]:
+        return set_up(self._backend, self._problem, inputs, self._method)
+
+    def check(self, step: Step, output: Any = None) -> Callable[[], float | None]:
+        """Make a call, and return what compares its output, which may go on beside further calls.
+
+        It returns the error; None where there is nothing to compare with, or that was not asked for. output: of an
+        earlier call of the step, if there was one.
+        """
+        if not self._method.check:
+            self.missing["output"] = "no check was asked for"
+            return lambda: None
+        if reason := self._problem.why_unverifiable():
+            self.missing |= {"verified": reason, "output": reason}
+            return lambda: None
+        checked = self._problem.check_inputs(self._rng, self._inputs)
+        if checked is not self._inputs:  # then checked by a step set up for these inputs
+            kernel = setup_of(self._problem.primitive, self._backend.name)
+            step, output = kernel(self._backend, self._problem, *map(self._backend.put, checked)), None
+        problem, rng, seed = self._problem, self._rng, self._method.seed
+
+        def reference() -> Reference | Exact:  # without this object, which would be in a circle with what it checks
+            return problem.reference(rng, *checked)
+
+        self._check = OutputCheck(self._backend, problem, step, reference, known=self._known, seed=seed)
+        return self._check.begin(output)
+
+    def check_again(self, step: Step) -> float | None:
+        """The error of a call after all that were timed, for problems that ask for it."""
+        return self._check.again(step) if self._check and self._problem.check_again else None
+
+    def output(self) -> Output | None:
+        """What calls gave; None where nothing was checked."""
+        return self._check.output() if self._check else None
