@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bench import audit
+from bench.audited_studies import launches
 from primbench.compare.ratio import WITHIN_MARGIN
 
 
@@ -22,23 +23,23 @@ def dice() -> np.random.Generator:
 def test_equal_arms_are_rarely_different_and_intervals_hold_the_truth(
     dice: np.random.Generator, pairs: int, twice: bool
 ) -> None:
-    found = audit.of_equal_arms([audit.launches()], dice, 150, pairs, twice=twice)
+    found = audit.of_equal_arms([launches()], dice, 150, pairs, twice=twice)
     assert found.false_alarms <= 0.05
     assert 0.93 <= found.coverage <= 0.97
 
 
 @pytest.mark.parametrize(("pairs", "twice"), [(8, False), (16, True)])
 def test_what_differs_by_the_margin_is_rarely_equivalent(dice: np.random.Generator, pairs: int, twice: bool) -> None:
-    assert audit.share(audit.told(audit.launches(), dice, 100, pairs, 1.05, twice=twice), *WITHIN_MARGIN) <= 0.06
+    assert audit.share(audit.told(launches(), dice, 100, pairs, 1.05, twice=twice), *WITHIN_MARGIN) <= 0.06
 
 
 def test_nor_is_it_where_a_study_looks_to_end(dice: np.random.Generator) -> None:
-    ended, _ = audit.settled(audit.launches(), dice, 60, 1.05)
+    ended, _ = audit.settled(launches(), dice, 60, 1.05)
     assert audit.share(ended, *WITHIN_MARGIN) <= 0.06
 
 
 def test_ten_percent_of_a_launch_are_found(dice: np.random.Generator) -> None:
-    assert audit.share(audit.told(audit.launches(), dice, 150, 8, 1.1, twice=True), "slower") >= 0.85
+    assert audit.share(audit.told(launches(), dice, 150, 8, 1.1, twice=True), "slower") >= 0.85
 
 
 @pytest.mark.parametrize(
