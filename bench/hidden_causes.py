@@ -12,6 +12,7 @@ for some. Seeds below 1000 were used while the search was written.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -22,9 +23,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.hidden_places import KINDS, Busy, Case, Drawn, build, compile_library, draw
 from primbench.experiments.selftest import least
@@ -35,6 +36,7 @@ from primbench.spec.arm import parse_arm
 
 PRIMBENCH = (sys.executable, "-P", "-m", "primbench")
 ON = ("--backend", "numpy", "--device", "cpu")
+OF_SEVERAL = ("--processes", "5")
 MOST_S = 600.0
 """Of a trial, ten minutes: the command ends by itself after its time budget."""
 
@@ -63,21 +65,44 @@ def _quick_s(case: Case, library: Path, output: Path) -> float:
 def asked(drawn: Drawn, budget_s: float, output: Path) -> tuple[dict[str, Any] | None, str, float]:
     """The answer as the command writes it, what it says where there is none, and the wall time."""
     slow = recorded(drawn, output.with_name("there.jsonl")) if drawn.is_elsewhere else drawn.slow
-    words = [drawn.fast, slow, "--primitive", drawn.case.words, *ON, "--seed", str(drawn.seed)]
+    case = () if drawn.is_elsewhere else ("--primitive", drawn.case.words, *ON)  # which the file has
+    words = [drawn.fast, str(slow), *case, "--seed", str(drawn.seed)]
     started = time.monotonic()
-    done = subprocess.run(
-        [*PRIMBENCH, "why", *words, "--time-budget", f"{budget_s:g}s", "--json", "-", "-q", "-o", str(output)],
-        capture_output=True, text=True, check=False, timeout=MOST_S,
-    )  # fmt: skip
-    wall_s = time.monotonic() - started
-    return (json.loads(done.stdout) if done.stdout.startswith("{") else None), done.stderr.strip()[-400:], wall_s
+    with terminal_that_agrees() as terminal:
+        done = subprocess.run(
+            [*PRIMBENCH, "why", *words, "--time-budget", f"{budget_s:g}s", "--json", "-", "-q", "-o", str(output)],
+            stdin=terminal.slave, stdout=subprocess.PIPE, stderr=terminal.slave, text=True, check=False, timeout=MOST_S,
+        )  # fmt: skip
+        wall_s = time.monotonic() - started
+        said = os.read(terminal.master, 1 << 16).decode(errors="replace")
+    return (json.loads(done.stdout) if done.stdout.startswith("{") else None), said.strip()[-400:], wall_s
+
+
+class Terminal(NamedTuple):
+    """Its two ends, as openpty(3) has them."""
+
+    master: int
+    slave: int
+
+
+@contextlib.contextmanager
+def terminal_that_agrees() -> Iterator[Terminal]:
+    """Whoever sits there has said yes to what a file would have run."""
+    made = Terminal(*os.openpty())
+    try:
+        os.write(made.master, b"y\n")
+        yield made
+    finally:
+        os.close(made.master)
+        os.close(made.slave)
 
 
 def recorded(drawn: Drawn, output: Path) -> Path:
-    """A results file of the case by a process with the slow place's variables and umask."""
+    """A results file of the case by processes with the slow place's variables and umask."""
     arm = parse_arm(drawn.slow, known())
-    words, umask = [*PRIMBENCH, *drawn.case.words.split(), *ON, "-q", "-o", str(output)], int(arm.umask or "-1", 8)
-    subprocess.run(words, check=True, capture_output=True, env=os.environ | arm.variables, umask=umask)
+    words = [*PRIMBENCH, *drawn.case.words.split(), *ON, *OF_SEVERAL, "-q", "-o", str(output)]
+    environment, umask = os.environ | arm.variables, int(arm.umask or "-1", 8)
+    subprocess.run(words, check=True, capture_output=True, env=environment, umask=umask)
     return output
 
 
@@ -86,7 +111,7 @@ def judged(drawn: Drawn, answer: dict[str, Any] | None, said: str, wall_s: float
     line: dict[str, Any] = {"seed": drawn.seed, "kind": drawn.kind, "case": drawn.case.words, "causes": drawn.causes}
     line |= {"least": drawn.least, "fast": drawn.fast, "slow": drawn.slow, "wall_s": round(wall_s, 1)}
     if answer is None:
-        return line | {"verdict": "no answer", "said": said}
+        return line | {"verdict": "no answer", "is_told": True, "holds": None, "said": said}
     known = answer["conclusion"]
     named = {answer["ingredients"][number] for proof in known["proofs"] for number in proof["differences"]}
     true = {*drawn.causes}
@@ -117,8 +142,8 @@ def is_told(ratio: float, scatter: float | None) -> bool:
 
 def table(lines: Iterable[dict[str, Any]]) -> None:
     done = [*lines]
-    print("| kind | trials | right | false | undecided | told here: right | unexplained holds 1 | wall: median, most |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    print("| kind | trials | right | false | undecided | no answer | told here: right | holds 1 | median, most |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for kind in [*dict.fromkeys(KINDS), "all"]:
         mine = [each for each in done if kind in (each["kind"], "all")]
         if mine:
@@ -133,7 +158,7 @@ def _cells(trials: Sequence[dict[str, Any]]) -> list[str]:
     told = [each["verdict"] == "right" for each in trials if each["is_told"]]
     held = [each["holds"] for each in trials if each["holds"] is not None]
     walls = [each["wall_s"] for each in trials]
-    counts = [len(trials), *(verdicts[each] for each in ("right", "false name", "undecided"))]
+    counts = [len(trials), *(verdicts[each] for each in ("right", "false name", "undecided", "no answer"))]
     shares = [f"{sum(told)} of {len(told)}", f"{sum(held)} of {len(held)}"]
     return [*map(str, counts), *shares, f"{statistics.median(walls):.0f}, {max(walls):.0f} s"]
 
@@ -173,9 +198,8 @@ def main() -> None:
             if given.keep and (folder / "why.jsonl").exists():
                 given.keep.mkdir(parents=True, exist_ok=True)
                 shutil.copy(folder / "why.jsonl", given.keep / f"{seed}.jsonl")
-        if line["verdict"] != "no answer":  # which is asked for again
-            with given.into.open("a") as file:
-                file.write(json.dumps(line) + "\n")
+        with given.into.open("a") as file:
+            file.write(json.dumps(line) + "\n")
         print(f"{seed} {line['kind']} {line['verdict']} {line['wall_s']} s {line['causes']} {line['least']:.3g} -> "
               f"{line.get('outcome')} {line.get('named')} {line.get('said', '')}", flush=True)  # fmt: skip
     table(each for each in held(given.into) if first <= each["seed"] < last)

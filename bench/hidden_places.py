@@ -76,7 +76,9 @@ PYTHON = Case("startup --what interpreter")
 
 
 class Natural(NamedTuple):
-    """A cause that programs go by. setting: FOLDER stands for the script's. factor: about that, where this was made."""
+    """A cause that programs go by. setting: FOLDER stands for the script's. factor: what trials showed on two CPUs, or,
+    of those that none drew, a guess.
+    """
 
     case: Case
     setting: str
@@ -86,13 +88,13 @@ class Natural(NamedTuple):
 
 NATURAL = (
     Natural(SMALL, "env.PYTHONMALLOC=debug", 1.2),
-    Natural(SMALL, "env.TMPDIR=FOLDER/DEEP", 1.3),
+    Natural(SMALL, "env.TMPDIR=FOLDER/DEEP", 2.4),
     Natural(DISPATCH, "env.PYTHONMALLOC=debug", 1.3),
-    Natural(PRODUCT, "env.OPENBLAS_CORETYPE=Nehalem", 2.0, "host:threads=1"),
+    Natural(PRODUCT, "env.OPENBLAS_CORETYPE=Nehalem", 5.3, "host:threads=1"),
     Natural(PYTHON, "env.PYTHONPATH=FOLDER/traced", 1.3),
     Natural(PYTHON, "env.PYTHONPROFILEIMPORTTIME=1", 1.05),
     Natural(GETPPID, "env.PYTHONPATH=FOLDER/hooked", 1.5),
-    Natural(GETPPID, "seccomp=podman", 1.3, "runc"),
+    Natural(GETPPID, "seccomp=podman", 1.1, "runc"),
     Natural(GETPPID, "seccomp=docker", 1.3, "runc"),
 )
 NAMES = (

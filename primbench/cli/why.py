@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from functools import partial
@@ -41,6 +40,7 @@ from primbench.runtimes.programs import in_full
 from primbench.spec.arm import Arm
 from primbench.spec.naming import name_of, options_of
 from primbench.spec.study import IN_TURN, Study
+from primbench.system.jsonlines import SUFFIXES
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ STAGES: dict[Purpose, str] = {
     "repeat": "proving again",
 }
 
-RESULTS_FILES = re.compile(r"[.]jsonl([.]\w+)?$")
 OF_A_CASE = (
     "primitives", "sizes", "backends", "device", "cache", "max_noise", "min_time", "max_time", "pairing",
 )  # fmt: skip
@@ -210,7 +209,7 @@ def _place_in_words(text: str) -> Arm | str:
     try:
         return arm_in_words(text)
     except InvalidRequest:
-        if RESULTS_FILES.search(text) or os.path.isfile(text):
+        if text.endswith(SUFFIXES) or os.path.isfile(text):
             return text
         raise
 

@@ -73,13 +73,13 @@ def _recorded(found: Inquiry) -> Iterator[str]:
     recorded, effect = found.recorded, found.conclusion.effect
     if recorded is None or effect is None:
         return
-    there, here = f"{_ratio(recorded)} times as long", f"what can be set here makes {_ratio(effect)}"
+    there, here = f"{_ratio(recorded)} times as long there", f"what can be set here makes {_ratio(effect)}"
     if not _is_certain(recorded):
         yield f"Recorded: {there}, by itself no certain difference."
     elif _is_above(recorded, effect) or _is_above(effect, recorded):
-        yield f"Not reproduced: {here} of {_ratio(recorded)} as it was recorded."
+        yield f"Not reproduced: {here} of {there}."
     elif _is_certain(effect):
-        yield f"Reproduced: {there} as it was recorded."
+        yield f"Reproduced: it took {there}."
     else:
         yield f"Recorded: {there}; {here}, which does not tell whether that is reproduced."
 
