@@ -80,6 +80,8 @@ def _asked(fast: Arm | str | None, slow: Arm | str | None, values: Mapping[str, 
         return _of_study(fast, values)
     if fast is None or slow is None:
         raise InvalidRequest("two places are asked about, the faster one first, as in: primbench why host podman")
+    if fast == slow:
+        raise InvalidRequest("FAST and SLOW are the same place: no setting is different: nothing to ask")
     if isinstance(fast, Arm) and isinstance(slow, Arm):
         return _of_arms([fast, slow], values)
     return _of_records([fast, slow], values)

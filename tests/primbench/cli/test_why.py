@@ -96,6 +96,7 @@ def test_a_study_is_not_gone_on_with_and_is_none_of_those(asked: tuple[Path, Res
         (("host",), "two places are asked about"),
         (PLACES, "of which case?"),
         (("host", "host:name=again", *CASE), "no setting is different"),
+        (("host", "host", *CASE), "no setting is different"),
         (("host", "ssh:there", *CASE), "nothing lies between the two"),
     ],
 )
