@@ -93,10 +93,11 @@ def _is_busy(case: CaseComparison) -> bool:
 def _asleep(measurement: Measurement) -> float | None:
     """The share of its time in which this process did not run, for all threads together, nor could have.
 
-    A quota, which stops threads, too, is known by its own counter.
+    A quota, which stops threads, too, is known by its own counter. None where several threads run at once: what one of
+    them slept is hidden by the time of the others, so that such a place would always look the livelier one.
     """
     host = measurement.host
     if host is None or host.waited_s is None or not host.duration_s:
         return None
-    known_s = host.cpu_time_s + host.waited_s + (host.throttled_s or 0.0)
-    return max(0.0, 1 - known_s / host.duration_s)
+    known = (host.cpu_time_s + host.waited_s + (host.throttled_s or 0.0)) / host.duration_s
+    return max(0.0, 1 - known) if known <= 1 + NOTABLE else None

@@ -95,6 +95,12 @@ def test_threads_that_the_kernel_held_back_or_that_sleep_for_others_are_not_stop
     assert not any("neither ran" in each for each in causes(GEMM, RUNS, quota))
 
 
+def test_what_one_thread_slept_is_not_set_against_the_time_of_several(causes: Causes) -> None:
+    two = {"cpu_time_s": 1.6, "waited_s": 0.1}
+    assert [] == causes(GEMM, two, SLEEPS), "of two threads, who each slept a fifth of the time"
+    assert [] == causes(GEMM, SLEEPS, two, 0.5)
+
+
 def test_what_stops_a_case_that_never_sleeps_is_told_of_those_that_do_beside_it(causes: Causes) -> None:
     assert names_first(causes(PROGRAM, RUNS, SLEEPS, beside=[GEMM]), STOPS, "other", "one")
     assert names_first(causes(PROGRAM, RUNS, SLEEPS, beside=[CALL]), STOPS, "other", "one")
