@@ -166,15 +166,26 @@ def _parts(found: Inquiry) -> list[Table | Sequence[Note]]:
 
 
 def _rows(found: Inquiry) -> Iterator[list[str]]:
-    proven = _proven(found)
+    proven, unproven = _proven(found), _unproven(found)
     for number, words in enumerate(found.ingredients):
+        if number in unproven:
+            yield [str(number + 1), unproven[number], *[UNKNOWN] * 3, ""]
         if number not in proven:
-            yield [str(number + 1), words, *[UNKNOWN] * 3, ""]
             continue
         proof, one = proven[number]
         share = UNKNOWN if one.share is None else format_percent(one.share)
         does = one.role if len(proof.differences) > 1 and one.role else "slows it"
         yield [str(number + 1), words, _ratio(_added(proof, one)), _ratio(one.alone or proof.heals), share, does]
+
+
+def _unproven(found: Inquiry) -> dict[int, str]:
+    """Words of each ingredient that is not, by its number; of names that share a word, of all by the first one's."""
+    shown: dict[str | int, list[int]] = {}
+    for number, each in enumerate(Mixtures(found.fast, found.slow).ingredients):
+        if number not in _proven(found):
+            shown.setdefault(each.among or number, []).append(number)
+    more = {number: f" and {len(rest)} more" if rest else "" for number, *rest in shown.values()}
+    return {number: found.ingredients[number] + words for number, words in more.items()}
 
 
 def _flat(found: Inquiry) -> Iterator[dict[str, object]]:

@@ -21,6 +21,7 @@ from primbench.runtimes.invocation import PATH, Invocation, client, gpu_files, v
 from primbench.runtimes.mounts import overlays
 from primbench.runtimes.runtime import DOCKER_SHM_BYTES
 from primbench.spec.arm import Arm, asked
+from primbench.spec.settings.confinement import USUAL_CAPABILITIES
 from primbench.system.files import holding, read_mounts, utf8
 from primbench.system.inputs import opened
 
@@ -33,10 +34,6 @@ FILTERS = Path(__file__).parent / "filters"
 """The filters of Docker and Podman, each with its origin."""
 
 _MACHINE_OF_FILTERS = "x86_64"
-_CAPABILITIES = (
-    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "NET_RAW",
-    "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
-)  # fmt: skip
 _MASKED = (
     "/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
     "/proc/timer_list", "/proc/timer_stats", "/sys/firmware",
@@ -94,7 +91,7 @@ def made(
     config["root"] = {"path": str(tree), "readonly": not arm.on_host_root}
     if not arm.on_host_root:
         config["mounts"].append(_mount("/tmp", "tmpfs", ["nosuid", "nodev", "mode=1777"]))
-    found = OfOci(arm, config, {f"CAP_{each}" for each in _CAPABILITIES})
+    found = OfOci(arm, config, {f"CAP_{each}" for each in USUAL_CAPABILITIES})
     at = len(config["mounts"])  # before those of the arm's own
     _set(found)
     shown = _of_the_host(arm, folder, is_overlay=found.is_overlay) if arm.on_host_root else []

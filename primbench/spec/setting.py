@@ -118,6 +118,9 @@ class Setting(NamedTuple):
     """The value where it is not set."""
     named: Callable[[str], str] = str
     """Of an entry of several, what no two can be of at once."""
+    one_by_one: Callable[[Any, Any], Any] | None = None
+    """Of several, where one word stands for many: of the value and the arm, the same with each by its own name. They
+    share how likely the setting is a cause."""
     check: Callable[[Any, Any], str | None] | None = None
     """Of the value and the arm: what is wrong, from the key on; None where nothing is."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from primbench.system.files import labelled_value
 from primbench.system.processes import folder_of
@@ -19,8 +19,12 @@ _CAPABILITIES = (
 )
 
 
-def capabilities(root: Path, pid: int = 0) -> list[str]:
-    """The effective ones of a process, 0 this one, such as "CAP_SYS_NICE". root: of /proc."""
-    mask = int(labelled_value(folder_of(root, pid) / "status", "CapEff"), 16)
+Kept = Literal["CapEff", "CapBnd"]
+"""Those that a process has, and those that it or what it starts may ever have: proc_pid_status(5)."""
+
+
+def capabilities(root: Path, pid: int = 0, kept: Kept = "CapEff") -> list[str]:
+    """Those of a process, 0 this one, such as "CAP_SYS_NICE". root: of /proc."""
+    mask = int(labelled_value(folder_of(root, pid) / "status", kept), 16)
     names = dict(enumerate(_CAPABILITIES.split()))
     return [f"CAP_{names.get(bit, bit)}" for bit in range(mask.bit_length()) if mask >> bit & 1]

@@ -61,10 +61,21 @@ def framed(fast: Arm, slow: Arm, refusal: Callable[[Arm], str | None]) -> Frame:
     """
     if fast.runtime != slow.runtime:
         return _in_containers(fast, slow, refusal)
-    if fast.runtime != "host" or not _has_limits(fast, slow):
-        return Frame(fast, slow, fast, slow, {})
-    base, whole = (replace(arm, cgroup="private", name=f"{arm.name} in a group") for arm in (fast, slow))
+    (base, whole), how = _by_names(fast, slow), "one by one"
+    if fast.runtime == "host" and _has_limits(fast, slow):
+        (base, whole), how = (replace(arm, cgroup="private") for arm in (base, whole)), "in a group"
+    if (base, whole) != (fast, slow):
+        base, whole = (replace(arm, name=f"{arm.name} {how}") for arm in (base, whole))
     return Frame(fast, slow, base, whole, {})
+
+
+def _by_names(*arms: Arm) -> tuple[Arm, ...]:
+    """With each name in place of the word for all of them: a file says what that was, wherever it is read."""
+    rows = [row for row in SETTINGS.values() if row.one_by_one and len({getattr(arm, row.field) for arm in arms}) > 1]
+    return tuple(
+        replace(arm, **{row.field: row.one_by_one(getattr(arm, row.field), arm) for row in rows if row.one_by_one})
+        for arm in arms
+    )
 
 
 def _has_limits(fast: Arm, slow: Arm) -> bool:
@@ -82,7 +93,7 @@ def _in_containers(fast: Arm, slow: Arm, refusal: Callable[[Arm], str | None]) -
                 f"own: nothing lies between the two: name two places by {slow.runtime}"
             )
     runner = _runner(fast, slow)
-    base, whole, left_out = _made(fast, runner), _made(slow, runner), dict[str, str]()
+    (base, whole), left_out = _by_names(_made(fast, runner), _made(slow, runner)), dict[str, str]()
     if any(SETTINGS[field].group for arm in (fast, slow) for field in settings_of(arm)):
         base, whole = (replace(arm, cgroup="private") for arm in (base, whole))
     if reason := refusal(base):  # a container that stays in the groups of who starts it cannot be had everywhere
@@ -121,15 +132,21 @@ def _made(arm: Arm, runner: str) -> Arm:
 
 
 def _as_far_as_it_runs(base: Arm, whole: Arm, refusal: Callable[[Arm], str | None]) -> tuple[Arm, dict[str, str]]:
-    """The base with all of the other's that can be had, one added after the other."""
+    """The base with all of the other's that can be had, half of what is left added at a time."""
     mixtures = Mixtures(base, whole)
-    had, refused = frozenset[int](), dict[str, str]()
-    for number, each in enumerate(mixtures.ingredients):
-        reason = _tried(mixtures, had | {number}, refusal)
+    refused = dict[str, str]()
+
+    def add(numbers: list[int], had: frozenset[int]) -> frozenset[int]:
+        reason = _tried(mixtures, had.union(numbers), refusal)
         if reason is None:
-            had |= {number}
-        else:
-            refused[each.words] = reason
+            return had.union(numbers)
+        if len(numbers) == 1:
+            refused[mixtures.ingredients[numbers[0]].words] = reason
+            return had
+        half = len(numbers) // 2
+        return add(numbers[half:], add(numbers[:half], had))
+
+    had = add(sorted(mixtures.all), frozenset())
     return replace(mixtures.arm(had), name=whole.name), refused
 
 

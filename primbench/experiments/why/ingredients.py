@@ -24,6 +24,12 @@ class Ingredient(NamedTuple):
     words: str
     atoms: tuple[Atom, ...]
 
+    @property
+    def among(self) -> str | None:
+        """The field of the setting that it is a name of, where one word may stand for all of these."""
+        row = SETTINGS.get(self.atoms[0][0])
+        return row.field if row and row.one_by_one else None
+
 
 @dataclass(frozen=True)
 class Mixtures:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from primbench.compare.explain import beside, own_part
@@ -26,9 +27,16 @@ KNOWN, USUAL, UNLIKELY = 4.0, 1.0, 0.4
 
 
 def weights(ingredients: Sequence[Ingredient], case: Case) -> list[float]:
-    """Of each, how many times as likely it is a cause as one of which nothing is known."""
+    """Of each, how many times as likely it is a cause as one of which nothing is known.
+
+    Names that one word may stand for share the weight of that: each is asked about, and none of it crowds out others.
+    """
     done = {own_part(case), *beside(case), "launch"}
-    return [max(_weight(atom, done) for atom in each.atoms) for each in ingredients]
+    names = Counter(each.among for each in ingredients)
+    return [
+        max(_weight(atom, done) for atom in each.atoms) / (names[each.among] if each.among else 1)
+        for each in ingredients
+    ]
 
 
 def _weight(atom: Atom, done: set[Activity]) -> float:

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from primbench.spec.setting import Container, Pairs, SeenByWorker
 
 _CAPABILITY = re.compile(r"[A-Z][A-Z_]{1,40}|ALL")
+USUAL_CAPABILITIES = (
+    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "NET_RAW",
+    "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
+)  # fmt: skip
+"""Those that Docker gives a container, and so crun and runc do here."""
+_GIVE_USUAL = ("docker", "crun", "runc")
 _NOT_HEEDED = "what started primbench may have it already, or {runtime} does not heed it: leave {key} out"
 _ANOTHER_USER = "an image that runs as another user than root, or {runtime} without root, holds others"
 _NOT_ALLOWED = "{runtime} stands in another place, or was not allowed to: leave {key} out, or be root"
@@ -75,6 +81,27 @@ def _joined(option: str) -> Callable[[tuple[str, ...]], Pairs]:
 
 def _single(found: tuple[str, ...]) -> set[str]:
     return {f"CAP_{name}" for name in found if name != "ALL"}
+
+
+def _added_one_by_one(added: tuple[str, ...], arm: Any) -> tuple[str, ...]:
+    """Of ALL each that is not there anyway."""
+    if "ALL" not in added:
+        return added
+    there = {*arm.cap_drop, *(USUAL_CAPABILITIES if arm.runtime in _GIVE_USUAL else ())}
+    return tuple(name for name in _possible() if name not in there)
+
+
+def _dropped_one_by_one(dropped: tuple[str, ...], arm: Any) -> tuple[str, ...]:
+    """Of ALL each that is there otherwise."""
+    if "ALL" not in dropped:
+        return dropped
+    every = USUAL_CAPABILITIES if arm.runtime in _GIVE_USUAL and "ALL" not in arm.cap_add else _possible()
+    return tuple(name for name in every if name not in arm.cap_add)
+
+
+def _possible() -> list[str]:
+    """What ALL is, of those who are not root, too."""
+    return [name.removeprefix("CAP_") for name in capabilities(Path("/"), kept="CapBnd")]
 
 
 def _add(container: Container, added: tuple[str, ...]) -> None:
@@ -165,13 +192,14 @@ ROWS = (
         moves=("copy", "everything on the CPU"),
         without=lambda arm: {"cap_add": tuple(dict.fromkeys((*arm.cap_add, "SYS_NICE")))},
         ingredient=ContainerIngredient("fewer capabilities", ("ALL",), lambda engine, room: ()),
+        one_by_one=_added_one_by_one,
     ),
     Setting(
         "cap-drop", "cap_drop", tuple[str, ...], "Capabilities that the runtime would give; ALL is all of them.", "ALL",
         parse=_capabilities, write=write_names, default=(), check=_are_capabilities,
         options=engines(_each("--cap-drop")) | {"apptainer": _joined("--drop-caps")},
         oci=_drop, pod=entry(*OF_CONTAINER, "securityContext", "capabilities", "drop", write=list),
-        fact=("confinement", "capabilities"), unlike=_left, mend=_ANOTHER_USER,
+        fact=("confinement", "capabilities"), unlike=_left, mend=_ANOTHER_USER, one_by_one=_dropped_one_by_one,
     ),
     Setting(
         "network", "network", Literal["private", "host", "none", "overlay"] | None,

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from primbench.errors import InvalidRequest
+from primbench.experiments.why.frame import framed
 from primbench.experiments.why.ingredients import Mixtures
 from primbench.experiments.why.priors import KNOWN, UNLIKELY, USUAL, weights
 from primbench.spec.arm import Arm, parse_arm, words_of
 from primbench.spec.case import Case
+from primbench.spec.settings.confinement import USUAL_CAPABILITIES
+from primbench.system.capabilities import capabilities
 
 from ..spec.test_arm import any_arm
+
+POSSIBLE = {name.removeprefix("CAP_") for name in capabilities(Path("/"), kept="CapBnd")}
+GIVEN = {*USUAL_CAPABILITIES}
 
 
 def between(fast: str, slow: str) -> Mixtures:
@@ -60,6 +67,33 @@ def test_entries_in_another_order_are_one_ingredient() -> None:
     assert ["env.PATH=/b:/a"] == [
         each.words for each in between("host:env.PATH=/a:/b", "host:env.PATH=/b:/a").ingredients
     ]
+
+
+def one_by_one(fast: str, slow: str) -> Mixtures:
+    frame = framed(parse_arm(fast), parse_arm(slow), lambda arm: None)
+    return Mixtures(frame.base, frame.whole)
+
+
+@pytest.mark.parametrize(
+    ("places", "moved"),
+    [
+        (("runc:cap-add=ALL", "runc"), {f"no cap-add={name}" for name in POSSIBLE - GIVEN}),
+        (("docker", "docker:cap-drop=ALL,cap-add=CHOWN"), {f"cap-drop={each}" for each in GIVEN - {"CHOWN"}}),
+        (("podman", "podman:cap-drop=ALL"), {f"cap-drop={each}" for each in POSSIBLE}),
+        (("runc:cap-add=ALL,cap-drop=KILL", "runc:cap-add=ALL"), {"no cap-drop=KILL"}),
+    ],
+)
+def test_all_capabilities_are_as_many_ingredients(places: tuple[str, str], moved: set[str]) -> None:
+    found = {each.words for each in one_by_one(*places).ingredients}
+    assert moved == found - {"cap-add=CHOWN"}
+
+
+def test_they_share_what_one_ingredient_weighs() -> None:
+    ingredients = one_by_one("runc:cap-add=ALL,seccomp=unconfined", "runc:seccomp=docker").ingredients
+    case = Case(primitive="launch", parameters={"call": "getppid"}, backend="numpy", device="cpu")
+    filtering, *names = weights(ingredients, case)
+    assert len(POSSIBLE - GIVEN) == len(names)
+    assert pytest.approx([KNOWN] * 2) == [filtering, sum(names)]
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from primbench.experiments.why.frame import framed
@@ -15,30 +16,43 @@ from primbench.spec.arm import parse_arm
 from primbench.spec.case import Case
 
 
-def test_places_in_control_groups_of_their_own_can_be_typed_again() -> None:
-    fast, slow = parse_arm("host", known()), parse_arm("host:cpus=0.5,umask=0077", known())
-    frame = framed(fast, slow, lambda _: None)
-    investigation = Investigation(2)
-    while (asked := investigation.next()) is not None:
+def inquiry(fast: str, slow: str) -> Inquiry:
+    """Of two places in one frame, of which the first thing that differs makes the one slow."""
+    asked = parse_arm(fast, known()), parse_arm(slow, known())
+    frame = framed(*asked, lambda _: None)
+    ingredients = [each.words for each in Mixtures(frame.base, frame.whole).ingredients]
+    investigation = Investigation(len(ingredients))
+    while (asking := investigation.next()) is not None:
         seen = [
             Observation(pair=pair, design=design, value_s=1.5 if 0 in design else 1.0)
-            for pair in asked.pairs
-            for design in asked.designs
+            for pair in asking.pairs
+            for design in asking.designs
         ]
-        investigation.tell(asked, seen)
-    case = Case(primitive="gemm", parameters={"m": 4, "n": 4, "k": 4}, backend="numpy", device="cpu")
-    found = Inquiry(
-        asked=(fast, slow),
+        investigation.tell(asking, seen)
+    return Inquiry(
+        asked=asked,
         fast=frame.base,
         slow=frame.whole,
-        case=case,
+        case=Case(primitive="gemm", parameters={"m": 4, "n": 4, "k": 4}, backend="numpy", device="cpu"),
         metric="batch_s",
-        ingredients=[each.words for each in Mixtures(frame.base, frame.whole).ingredients],
+        ingredients=ingredients,
         conclusion=investigation.conclude(),
         took_s=1.0,
     )
-    (proof,) = (line for line in text(found).splitlines() if line.startswith("proof: "))
+
+
+def test_places_in_control_groups_of_their_own_can_be_typed_again() -> None:
+    lines = text(inquiry("host", "host:cpus=0.5,umask=0077")).splitlines()
+    (proof,) = (line for line in lines if line.startswith("proof: "))
     words = shlex.split(proof)
     arms = [words[number + 1] for number, each in enumerate(words) if each == "--arm"]
     assert all(parse_arm(each, known()).cgroup == "private" for each in arms)
     assert len(arms) == 4
+
+
+def test_names_that_share_a_word_are_in_one_row_but_for_those_that_are_proven() -> None:
+    lines = text(inquiry("docker", "docker:cap-drop=ALL,network=none")).splitlines()
+    rows = [re.split(" {2,}", line.strip()) for line in lines]
+    named = [(row[0], row[1]) for row in rows if row[0].isdigit()]
+    assert [("1", "cap-drop=AUDIT_WRITE"), ("2", "cap-drop=CHOWN and 12 more"), ("15", "network=none")] == named
+    assert lines[-1].startswith("again: primbench why docker docker:cap-drop=ALL,network=none --primitive")
