@@ -176,7 +176,7 @@ def _carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any]) -> 
             timeout_s=values["timeout"],
             verbose=values["verbose"],
             tell=lambda words: say(printable(words), err=True),
-            is_over=lambda: time.monotonic() > ends_s,
+            ends_s=ends_s,
         )
         inquiry, ended = inquire(measuring, tell)
     publish(words.document(inquiry), lambda: words.text(inquiry), values)

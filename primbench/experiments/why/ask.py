@@ -83,7 +83,7 @@ def why(
             found=found,
             writer=writer,
             timeout_s=timeout_s,
-            is_over=lambda: time.monotonic() > ends_s,
+            ends_s=ends_s,
         )
         inquiry, ended = inquire(measuring, progress)
     if ended is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
@@ -60,8 +61,9 @@ class Measuring:
     """Answers rounds, by what a file holds of them, else by processes.
 
     study: its first two arms are the fast and the slow place, the other two, if any, the same as they were asked about;
-    its cases are those that are looked at. found: grows by what is measured. is_over: whether no further pair may
-    begin. refused: subsets that cannot be asked for, with the reason.
+    its cases are those that are looked at. found: grows by what is measured. ends_s: by when a pair has to
+    end, as one arm of the last took, in time.monotonic()'s seconds; those of the first looks are made in any case.
+    refused: subsets that cannot be asked for, with the reason.
     """
 
     study: Study
@@ -69,10 +71,11 @@ class Measuring:
     found: Results
     writer: Writer | None
     timeout_s: float
-    is_over: Callable[[], bool]
+    ends_s: float
     verbose: bool = False
     tell: Callable[[str], None] = lambda sentence: None
     refused: dict[Subset, str] = field(default_factory=dict)
+    _arm_s: float = 0.0
 
     @cached_property
     def asked(self) -> Asked:
@@ -252,9 +255,11 @@ class Measuring:
 
     def _in_time(self, blocks: Iterable[Block]) -> Iterator[Block]:
         for block in blocks:
-            if self.is_over():
+            begun_s, arms = time.monotonic(), len(block.by_arm)
+            if begun_s + self._arm_s * arms > self.ends_s:
                 return
             yield block
+            self._arm_s = (time.monotonic() - begun_s) / arms
 
     def _records(self, arms: Iterable[Arm], processes: Iterable[int]) -> list[Record]:
         names, numbers = {arm.name for arm in arms}, {*processes}
