@@ -162,7 +162,15 @@ def _named(arm: Arm) -> str:
 def _parts(found: Inquiry) -> list[Table | Sequence[Note]]:
     title = f"{name_of(found.case)}, {heading(found.metric)}  (ratios of times, with intervals)"
     notes = [[each] for each in _notes(found)]
-    return [[Note(answer(found), tone=_tone(found))], Table(title, COLUMNS, [*_rows(found)], []), *notes]
+    said = [Note(answer(found), tone=_tone(found)), *_mends(found)]
+    return [said, Table(title, COLUMNS, [*_rows(found)], []), *notes]
+
+
+def _mends(found: Inquiry) -> Iterator[Note]:
+    """What to do about each ingredient, and the commands that do it."""
+    for each in found.mends:
+        yield Note(f"mend: {found.ingredients[each.difference]}: {each.advice}")
+        yield from (Note(f"fix: {words}", "command") for words in each.fix)
 
 
 def _rows(found: Inquiry) -> Iterator[list[str]]:
@@ -222,13 +230,12 @@ def _notes(found: Inquiry) -> Iterator[Note]:
 
 
 def _commands(found: Inquiry) -> Iterator[str]:
-    """What to type to have it as fast, and to see it again."""
+    """What to type to see it again."""
     asked = options_of(found.case)
     if found.conclusion.proofs:
         mixtures = Mixtures(found.fast, found.slow)
         proven = frozenset(_proven(found))
         harmed, healed = mixtures.arm(proven), mixtures.arm(mixtures.all - proven)
-        yield f"as fast as {_named(found.fast)}: {words_of(healed)}"
         words = dict.fromkeys(map(words_of, (found.fast, harmed, healed, found.slow)))
         compared = [word for each in words for word in ("--arm", each)]
         yield f"proof: {shlex.join(['primbench', 'study', *compared, *asked])}"

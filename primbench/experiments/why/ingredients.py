@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from primbench.errors import InvalidRequest
 from primbench.experiments.why.atoms import Atom, Values, arm_with, lists_of, merged, said, values_of
@@ -76,6 +76,11 @@ class Mixtures:
         moved = {atom for number in chosen for atom in self.ingredients[number].atoms}
         values = [(atom, held[atom]) for atom in self._order if atom in (held := other if atom in moved else one)]
         return arm_with(self.fast, name, values, self._lists)
+
+    def held(self, atom: Atom) -> tuple[Any, Any]:
+        """The value in the fast and in the slow place; None where it is not set."""
+        one, other = self._values
+        return one.get(atom), other.get(atom)
 
     @cached_property
     def _lists(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ import msgspec
 from primbench.errors import InvalidRequest
 from primbench.experiments.why.conclusion import Conclusion
 from primbench.experiments.why.frame import Framing
+from primbench.experiments.why.mending import Mend, mends
 from primbench.experiments.why.priors import weights
 from primbench.experiments.why.rounds import RatioInterval
 from primbench.spec.arm import Arm
@@ -53,6 +54,8 @@ class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
     """What stands between the places that were asked about and those in one frame, where these are others."""
     notes: list[str] = []
     """What cannot be had in the frame."""
+    mends: list[Mend] = []
+    """What to do about each ingredient that is proven to slow the slow place."""
 
 
 class Asking(NamedTuple):
@@ -93,6 +96,7 @@ def inquire(measuring: Measuring, tell: Callable[[Asking], None]) -> tuple[Inqui
         ended = stop
         if asked is not None and (observations := measuring.held(asked)):
             investigation.tell(asked, observations)
+    conclusion = investigation.conclude()
     return Inquiry(
         asked=(study.arms[-2], study.arms[-1]),
         fast=mixtures.fast,
@@ -100,11 +104,12 @@ def inquire(measuring: Measuring, tell: Callable[[Asking], None]) -> tuple[Inqui
         case=measuring.asked.case,
         metric=measuring.asked.metric,
         ingredients=[each.words for each in mixtures.ingredients],
-        conclusion=investigation.conclude(),
+        conclusion=conclusion,
         took_s=round(_took_s(measuring.found.records), 3),
         recorded=measuring.recorded(),
         framing=framing,
         notes=study.notes,
+        mends=[*mends(conclusion.proofs, mixtures, *measuring.environments())],
     ), ended
 
 

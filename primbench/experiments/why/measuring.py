@@ -29,6 +29,7 @@ from primbench.workers.session import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from primbench.environment.fingerprint import Environment
     from primbench.experiments.study import Block
     from primbench.experiments.why.ingredients import Mixtures
     from primbench.experiments.why.rounds import Round, Subset
@@ -147,6 +148,17 @@ class Measuring:
             return None
         found = stats.paired_ratio([*ratios.values()], [1.0] * len(ratios))
         return RatioInterval(ratio=found.ratio, low=found.low or 0.0, high=found.high)
+
+    def environments(self) -> list[Environment | None]:
+        """What was found in the fast and the slow place, as they were asked about where these ran."""
+        return [
+            self._environment(asked) or self._environment(framed)
+            for asked, framed in zip(self.study.arms[-2:], self.study.arms[:2], strict=True)
+        ]
+
+    def _environment(self, arm: Arm) -> Environment | None:
+        workers = {each.worker for each in self.found.records if each.case.arm == arm.name}
+        return next((each.environment for each in self.found.workers if each.worker in workers), None)
 
     def recorded(self) -> RatioInterval | None:
         """How many times as long the slow place took by what was recorded elsewhere, beside what is measured here of a

@@ -242,6 +242,7 @@ def test_what_makes_python_slow_is_named(invoke: Invoke, tmp_path: Path) -> None
     found = json.loads(result.stdout)
     (proof,) = found["conclusion"]["proofs"]
     assert ["env.PYTHONMALLOC=debug"] == [found["ingredients"][number] for number in proof["differences"]]
+    assert [["unset PYTHONMALLOC"]] == [each["fix"] for each in found["mends"]]
     assert result.exit_code == 1
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 
+from msgspec.structs import replace
+
 from primbench.experiments.why.frame import framed
 from primbench.experiments.why.ingredients import Mixtures
 from primbench.experiments.why.inquiry import Inquiry
 from primbench.experiments.why.investigation import Investigation
+from primbench.experiments.why.mending import Mend
 from primbench.experiments.why.rounds import Observation
 from primbench.report.why import text
 from primbench.runtimes.table import known
@@ -56,3 +59,11 @@ def test_names_that_share_a_word_are_in_one_row_but_for_those_that_are_proven() 
     named = [(row[0], row[1]) for row in rows if row[0].isdigit()]
     assert [("1", "cap-drop=AUDIT_WRITE"), ("2", "cap-drop=CHOWN and 12 more"), ("15", "network=none")] == named
     assert lines[-1].startswith("again: primbench why docker docker:cap-drop=ALL,network=none --primitive")
+
+
+def test_what_to_do_stands_below_the_answer() -> None:
+    mend = Mend(difference=0, advice="whole CPUs in place of a quota", fix=["docker update --cpus 2 NAME"])
+    found = replace(inquiry("host", "host:cpus=0.5,umask=0077"), mends=[mend])
+    answer, *said = text(found).splitlines()[:3]
+    assert "because of cpus=0.5" in answer
+    assert said == ["mend: cpus=0.5: whole CPUs in place of a quota", "fix: docker update --cpus 2 NAME"]
