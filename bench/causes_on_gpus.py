@@ -53,8 +53,8 @@ def hidden() -> Iterator[Hidden]:
     yield Hidden("eager-modules", "startup --what cublas", eager, on=(*ON_CPU, "numpy"))
     yield Hidden("cublas", "gemm -m 2048 -n 2048 -k 2048 --dtype float16", *_other_cublas())
     yield Hidden("far-cpus", "launch --call dispatch", *_far_cpus())
-    yield Hidden("loader-threads", "loader --items 512 --batch 64", "env.OMP_NUM_THREADS=64", fast="host:env.OMP_NUM_THREADS=1",
-                 on=(*ON_CPU, "torch"))  # fmt: skip
+    yield Hidden("loader-threads", "loader --items 512 --batch 64", "env.OMP_NUM_THREADS=64",
+                 fast="host:env.OMP_NUM_THREADS=1", on=(*ON_CPU, "torch"))  # fmt: skip
 
 
 def _other_cublas() -> tuple[str | None, str]:
