@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from primbench.cli.captured import threads_of
 from primbench.cli.completing import complete_arm, complete_suite
 from primbench.cli.consent import check_own
 from primbench.cli.design import design_of, study_of
@@ -39,6 +40,7 @@ from primbench.results.writer import header
 from primbench.runtimes.programs import in_full
 from primbench.spec.arm import Arm
 from primbench.spec.naming import name_of, options_of
+from primbench.spec.placement import Placement
 from primbench.spec.study import IN_TURN, Study
 from primbench.system.jsonlines import SUFFIXES
 from primbench.units import format_percent, format_time
@@ -88,10 +90,16 @@ def _asked(fast: Arm | str | None, slow: Arm | str | None, values: Mapping[str, 
 
 
 def _of_arms(arms: list[Arm], values: Mapping[str, Any]) -> Study:
+    import primbench.suites as suites
+
     if not (values["primitives"] or values["sizes"]):
         raise InvalidRequest("of which case? --primitive launch, or --primitive 'gemm -m 64 -n 64 -k 64'")
-    entries = entries_of_study(values["sizes"] or DEFAULT_SIZES, values["primitives"])
-    return in_one_frame(study_of(arms, entries, design_of(values, lasting_s=LASTING_S)))
+    source = values["sizes"] or DEFAULT_SIZES
+    said = suites.study(source)
+    values = {**values, "backends": values["backends"] or said.backends}
+    placement = Placement(threads=threads_of(values, [said.captured]))
+    design = design_of(values, said, placement, lasting_s=LASTING_S)
+    return in_one_frame(study_of(arms, entries_of_study(source, values["primitives"]), design))
 
 
 def _of_study(path: str, values: Mapping[str, Any]) -> Study:
@@ -236,21 +244,25 @@ command = GroupedCommand(
         ),
         primitives_option(and_options=True),
         grouped("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,
-                help=f"Sizes to look at: small, medium, large, or a suite's name or file. Default: {DEFAULT_SIZES}."),
+                help="Sizes to look at: small, medium, large, or a suite's name or file, such as a captured step. "
+                     f"Default: {DEFAULT_SIZES}."),
         *_shared(),
     ],
     help="Find the settings that make one place slower than another, and prove it.\n\n"
          "FAST and SLOW are arms, as `primbench study` takes them. Of all that they differ in some is put into "
          "the fast place at a time, in fresh processes that take turns, until it is known what makes SLOW slow. "
          "Further pairs prove that in both directions: added to FAST it harms, taken from SLOW it heals. Of several "
-         "cases that one is asked about in which the two differ most. Of a study's file it is the case in which one of "
-         "its places is slower than another by most, with these two places, as they were run there. A results file of "
-         "one place may be FAST or SLOW, too: what is otherwise there is set here, as far as it can be.\n\n"
+         "cases that one is asked about in which the two differ most; of a captured step the whole, where it is a "
+         "case, and of what is proven it is said by how much each part is longer. Of a study's file it is the case in "
+         "which one of its places is slower than another by most, with these two places, as they were run there. A "
+         "results file of one place may be FAST or SLOW, too: what is otherwise there is set here, as far as it can "
+         "be.\n\n"
          "Exit status: 0 where SLOW is not slower, 1 where it is, or that could not be told, 2 where the request is "
          "wrong.\n\n"
          "\b\n"
          "primbench why host host:env.PYTHONMALLOC=debug,nice=5 --primitive files\n"
          "primbench why podman:seccomp=unconfined podman --primitive launch -o why.jsonl\n"
+         "primbench why host podman --sizes step.toml\n"
          "primbench why study.jsonl\n"
          "primbench why host there.jsonl\n"
          "primbench why --resume why.jsonl",

@@ -122,7 +122,8 @@ def notes_of(arm: ArmComparison, comparison: Comparison) -> Iterator[Note]:
     """What its cases come to together, and what explains them; without what else differs between the places."""
     yield from _reasons(arm)
     yield from map(Note, (*_counts(arm), *_mean(arm, comparison), *learnt(arm, comparison.baseline)))
-    yield from map(Note, step(arm, comparison.baseline))
+    if arm.step is not None:
+        yield from map(Note, step(arm.step, comparison.baseline, arm.name))
     if any(each.pairs for each in arm.estimates):
         yield from (*map(Note, effect(arm, comparison)), *_explanations(arm))
 

@@ -9,22 +9,18 @@ from primbench.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.compare.comparison import ArmComparison
     from primbench.compare.step import PartChange, StepComparison
 
 LEAST_SHARE = 0.02  # of the difference, below which changes are told together
 
 
-def step(arm: ArmComparison, baseline: str) -> Iterator[str]:
-    """Two or three lines, where a step was taken apart in both places."""
-    found = arm.step
-    if found is None:
-        return
+def step(found: StepComparison, baseline: str, other: str, *, is_proven: bool = False) -> Iterator[str]:
+    """Two or three lines. baseline, other: the places in which it was taken apart. is_proven: whether these differ."""
     pairs = f"{found.pairs} pair{'s' * (found.pairs != 1)}"
-    times = f"{format_time(found.baseline_s)} in {baseline}, {format_time(found.arm_s)} in {arm.name}"
+    times = f"{format_time(found.baseline_s)} in {baseline}, {format_time(found.arm_s)} in {other}"
     what = "the step as a whole" if found.is_whole else "the step's parts together, as the whole is no case of both"
     yield f"{what}: {times}, {_signed(found.whole)}, by {pairs}"
-    if not found.differs:
+    if not (found.differs or is_proven):
         yield f"no difference of the step is certain; {_certain(found) or 'its parts are above'}"
         return
     yield f"of {format_time(found.whole.seconds)}: {', '.join([*_of_parts(found), *_rest(found)])}"

@@ -11,6 +11,7 @@ from primbench.compare.shown import shown_ratio
 from primbench.experiments.why.ingredients import Mixtures
 from primbench.report import table
 from primbench.report.document import Check, Document, Note, Table
+from primbench.report.step import step
 from primbench.report.verdicts import heading
 from primbench.spec.arm import format_arm, words_of
 from primbench.spec.naming import name_of, options_of
@@ -163,7 +164,15 @@ def _parts(found: Inquiry) -> list[Table | Sequence[Note]]:
     title = f"{name_of(found.case)}, {heading(found.metric)}  (ratios of times, with intervals)"
     notes = [[each] for each in _notes(found)]
     said = [Note(answer(found), tone=_tone(found)), *_mends(found)]
-    return [said, Table(title, COLUMNS, [*_rows(found)], []), *notes]
+    return [said, Table(title, COLUMNS, [*_rows(found)], []), [*_steps(found)], *notes]
+
+
+def _steps(found: Inquiry) -> Iterator[Note]:
+    """Which parts of a captured step each set that is proven acts on."""
+    for proof, each in zip(found.conclusion.proofs, found.steps, strict=bool(found.steps)):
+        if each is not None:
+            fast = _named(found.fast)
+            yield from map(Note, step(each, fast, f"{fast} with {_set(found, proof.differences)}", is_proven=True))
 
 
 def _mends(found: Inquiry) -> Iterator[Note]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from primbench.compare.step import StepComparison
 from primbench.errors import InvalidRequest
 from primbench.experiments.why.conclusion import Conclusion
 from primbench.experiments.why.frame import Framing
@@ -54,6 +55,9 @@ class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
     """What stands between the places that were asked about and those in one frame, where these are others."""
     notes: list[str] = []
     """What cannot be had in the frame."""
+    steps: list[StepComparison | None] = []
+    """Where the case is a captured step: by how much it and each part of it is longer with each proven set in the fast
+    place, in the order of the proofs; None where no time was left to measure that."""
     mends: list[Mend] = []
     """What to do about each ingredient that is proven to slow the slow place."""
 
@@ -80,7 +84,7 @@ def inquire(measuring: Measuring, tell: Callable[[Asking], None]) -> tuple[Inqui
         raise InvalidRequest(f"{mixtures.fast.name} and {mixtures.slow.name}: no setting is different: nothing to ask")
     likely = weights(mixtures.ingredients, measuring.asked.case)
     investigation = Investigation(len(likely), seed=study.seed, weights=likely)
-    asked, ended, framing = None, None, None
+    asked, ended, framing, parts = None, None, None, list[StepComparison | None]()
     try:
         while (asked := investigation.next()) is not None:
             took_s = _took_s(measuring.found.records)
@@ -92,6 +96,7 @@ def inquire(measuring: Measuring, tell: Callable[[Asking], None]) -> tuple[Inqui
             investigation.tell(asked, observations)
             asked = None
         framing = measuring.framed()
+        parts = measuring.steps(investigation.conclude().proofs)
     except (KeyboardInterrupt, SystemExit) as stop:
         ended = stop
         if asked is not None and (observations := measuring.held(asked)):
@@ -109,6 +114,7 @@ def inquire(measuring: Measuring, tell: Callable[[Asking], None]) -> tuple[Inqui
         recorded=measuring.recorded(),
         framing=framing,
         notes=study.notes,
+        steps=parts,
         mends=[*mends(conclusion.proofs, mixtures, *measuring.environments())],
     ), ended
 

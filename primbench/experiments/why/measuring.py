@@ -16,9 +16,11 @@ from primbench.compare.chosen import pair_by_pair
 from primbench.compare.criteria import margins_of
 from primbench.compare.ratio import FAR
 from primbench.compare.sides import Side, identity
+from primbench.compare.step import compare_steps
 from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.experiments.pairs import run
 from primbench.experiments.study import plan
+from primbench.experiments.why import steps
 from primbench.experiments.why.frame import Framing
 from primbench.experiments.why.rounds import Observation, RatioInterval
 from primbench.results.metrics import METRICS
@@ -29,8 +31,10 @@ from primbench.workers.session import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from primbench.compare.step import StepComparison
     from primbench.environment.fingerprint import Environment
     from primbench.experiments.study import Block
+    from primbench.experiments.why.conclusion import Proof
     from primbench.experiments.why.ingredients import Mixtures
     from primbench.experiments.why.rounds import Round, Subset
     from primbench.results.file import Results
@@ -88,7 +92,7 @@ class Measuring:
         if not self._records(arms, range(LOOK_PAIRS)):
             blocks = plan(arms, cases, range(LOOK_PAIRS), self.study.seed)
             self._run(arms, cases, blocks, self.study.pairing)
-        seen = [each for case in cases for each in self._seen(case)]
+        seen = [each for case in steps.wholes(cases) or cases for each in self._seen(case)]
         if not seen:
             reasons = [
                 f"{each.case.arm}: {each.reason}" for each in self._records(arms, range(LOOK_PAIRS)) if each.reason
@@ -109,7 +113,7 @@ class Measuring:
         logs = {metric: abs(fmean(map(math.log, each.values()))) for metric, each in ratios.items() if each}
         for primary in [*logs][:1]:
             metric = primary if self._took_turns else _far_mean(primary, logs)
-            yield logs[metric], Asked(case, metric)
+            yield steps.weight(case, one.numbers[key][metric].values(), logs[metric]), Asked(case, metric)
 
     @cached_property
     def pairing(self) -> Pairing:
@@ -148,6 +152,21 @@ class Measuring:
             return None
         found = stats.paired_ratio([*ratios.values()], [1.0] * len(ratios))
         return RatioInterval(ratio=found.ratio, low=found.low or 0.0, high=found.high)
+
+    def steps(self, proofs: Sequence[Proof]) -> list[StepComparison | None]:
+        """Of a captured step, by how much each part is longer in the fast place with each set that is proven.
+
+        [] of another case; None where no time was left to measure it.
+        """
+        cases = [replace(each, method=replace(each.method, check=False)) for each in cases_of(self.study)]
+        if not proofs or not steps.are_of_step(cases):
+            return []
+        arms = [self.mixtures.fast, *(self.mixtures.arm(proof.differences) for proof in proofs)]
+        if not any(map(self._recorded, steps.PROCESSES)):
+            blocks = plan(arms, cases, steps.PROCESSES, self.study.seed)
+            self._run(arms, cases, self._in_time(blocks), self.pairing)
+        fast, *others = (self._side(arm, steps.PROCESSES) for arm in arms)
+        return compare_steps(fast, [(side, False) for side in others])
 
     def environments(self) -> list[Environment | None]:
         """What was found in the fast and the slow place, as they were asked about where these ran."""
