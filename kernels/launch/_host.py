@@ -12,9 +12,9 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from primbench.environment import elf
 from primbench.errors import PrimbenchError, UnsupportedCase
 from primbench.problem import described
+from primbench.system import elf
 
 if TYPE_CHECKING:
     from primbench.kernels.launch.problem import Launch

@@ -12,8 +12,8 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING
 
-from primbench.environment import elf
 from primbench.environment.libraries import mapped
+from primbench.system import elf
 from primbench.system.files import attempt, utf8
 from primbench.system.processes import root_of
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from primbench.environment import elf
 from primbench.environment.configuration import homely
+from primbench.system import elf
 from primbench.system.files import attempt, utf8
 from primbench.system.meaning import Fact
 from primbench.system.processes import environ_of, folder_of, root_of

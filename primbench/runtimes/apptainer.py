@@ -14,7 +14,7 @@ from primbench.runtimes import engine
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, make_skeleton, read_only
 from primbench.runtimes.images.builder import DEFAULT_TAG, Builder, ImageRequest, arguments
 from primbench.runtimes.invocation import Invocation, client, options, variables
-from primbench.runtimes.mounts import overlays
+from primbench.runtimes.mounts import binds
 from primbench.runtimes.runtime import Runtime, Signs, no_image
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
         image = str(make_skeleton(folder))
         rest += [f"--bind={bound}:{bound}:ro" for bound in read_only(arm, OF_CONTAINERS)]
         rest += [f"--bind={caches(folder)}"]
-        rest += [f"--bind={merged}:{path}" for merged, path in overlays(arm, folder)]
     elif gpus:
         rest += ["--nv"]
+    rest += [f"--bind={each.source}:{each.target}{':ro' * each.is_read_only}" for each in binds(arm, folder)]
     inside = {f"APPTAINERENV_{name}": value for name, value in variables(arm, folder).items()}
     return Invocation(
         worker=["apptainer", "--silent", "exec", "--cleanenv", "--no-home", "--pwd=/", *rest, image, *command],

@@ -12,7 +12,7 @@ from primbench.runtimes import engine
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton
 from primbench.runtimes.images.builder import Builder, ImageRequest, arguments
 from primbench.runtimes.invocation import PATH, Invocation, answer, variables, version
-from primbench.runtimes.mounts import overlays
+from primbench.runtimes.mounts import binds
 from primbench.runtimes.runtime import Runtime, Signs, no_image
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
     if arm.on_host_root:
         image = str(make_skeleton(folder))
         chosen = [f"--bind={bound}" for bound in (*bound_folders(), caches(folder))]
-        chosen += [f"--bind={merged}:{path}" for merged, path in overlays(arm, folder)]
     elif "CH_IMAGE_STORAGE" in os.environ:
         chosen = [f"--storage={os.environ['CH_IMAGE_STORAGE']}"]  # where an image's name is looked up
+    chosen += [f"--bind={each.source}:{each.target}" for each in binds(arm, folder)]
     environment = {"PATH": PATH, "USER": user()} | variables(arm, folder)
     return Invocation(
         worker=["ch-run", "--cd=/", "--no-passwd", *chosen, image, "--", *command], environment=environment

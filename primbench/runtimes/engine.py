@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from primbench.runtimes.hostroot import OF_CONTAINERS, caches, read_only
 from primbench.runtimes.images.builder import Builder, ImageRequest, arguments
 from primbench.runtimes.invocation import CACHES, answer, cdi_names_gpus, env_options, gpu_files, options, variables
-from primbench.runtimes.mounts import overlays
+from primbench.runtimes.mounts import binds
 from primbench.runtimes.runtime import RefusalWords
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from primbench.spec.arm import Arm
 
-MECHANISMS = frozenset({"image", "surroundings", "overlays"})
+MECHANISMS = frozenset({"image", "surroundings", "overlays", "files"})
 """Beside the client's own options."""
 
 NEEDS_RUNC = "crun refuses a machine whose control groups are v1 and v2 at once: use runc"
@@ -47,6 +47,10 @@ def container(client: str, arm: Arm, folder: Path, *, gpus: bool, undescribed_gp
         *options(arm, client),
         *env_options(arm, variables(arm, folder)),
         *_of_machine(arm, folder, gpus=gpus, undescribed_gpus=undescribed_gpus),
+        *(
+            f"--mount=type=bind,source={each.source},target={each.target}{',readonly' * each.is_read_only}"
+            for each in binds(arm, folder)
+        ),
     ]
 
 
@@ -72,7 +76,6 @@ def _binds(arm: Arm, folder: Path) -> list[str]:
         f"--mount=type=bind,source={own},target={own}",
         *(f"--tmpfs={own / name}:exec,mode=1777" for name in CACHES),
         *(f"--volume={bound}:{bound}:ro" for bound in read_only(arm, OF_CONTAINERS)),
-        *(f"--mount=type=bind,source={merged},target={path}" for merged, path in overlays(arm, folder)),
     ]
 
 

@@ -15,7 +15,9 @@ import msgspec
 
 from primbench.errors import InvalidRequest
 from primbench.runtimes.hostroot import bound_folders, caches
+from primbench.runtimes.placed import in_front
 from primbench.spec.arm import Arm, asked
+from primbench.spec.settings.libraries import SEARCHED
 from primbench.spec.variables import is_for_libraries
 
 if TYPE_CHECKING:
@@ -67,6 +69,8 @@ def variables(arm: Arm, folder: Path, environ: Mapping[str, str] = os.environ) -
         assert row.surroundings is not None
         found.setting = row.said(value)
         row.surroundings(found, value)
+    if (front := in_front(arm, folder)) is not None:
+        found.values[SEARCHED] = ":".join(filter(None, (front, found.values.get(SEARCHED))))
     told = {"PRIMBENCH_RUNTIME": arm.runtime, "PRIMBENCH_HOST_NAMESPACES": links}
     return dict(sorted((found.values | told).items()))
 

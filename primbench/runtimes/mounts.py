@@ -1,4 +1,6 @@
-"""Folders of an arm that are in memory, or shown through fuse-overlayfs, which runs outside of any container."""
+"""Folders of an arm that are in memory, or shown through fuse-overlayfs, which runs outside of any container; files and
+folders of this machine that are seen elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,36 @@ import contextlib
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.errors import BackendUnavailable
 from primbench.runtimes.invocation import ANSWERS_WITHIN_S
 from primbench.runtimes.leftovers import clear
+from primbench.runtimes.placed import placed
 from primbench.spec.arm import Arm, asked
-from primbench.system.mounting import mount_tmpfs, move, own_mounts
+from primbench.system.mounting import bind, mount_tmpfs, move, own_mounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
 PROGRAM = "fuse-overlayfs"
+
+
+class Bind(NamedTuple):
+    """source: a path of this machine. target: where the worker is to see it."""
+
+    source: str
+    target: str
+    is_read_only: bool
+
+
+def binds(arm: Arm, folder: Path) -> list[Bind]:
+    """All that a container is given beside its root. folder: the launch's. Raises InvalidRequest where it cannot be."""
+    shown = [Bind(merged, path, is_read_only=False) for merged, path in overlays(arm, folder)]
+    return shown + [Bind(path, at, is_read_only=True) for path, at in placed(arm, folder)]
 
 
 def overlays(arm: Arm, folder: Path) -> list[tuple[str, str]]:
@@ -74,20 +92,28 @@ def _show(arm: Arm, merged: str, path: str) -> None:
 @contextlib.contextmanager
 def _in_place(arm: Arm, folder: Path) -> Iterator[None]:
     """Where no runtime puts them there."""
-    in_memory = [each for _, found in asked(arm, "mounts") for each in found]
-    if arm.runtime != "host" or not (in_memory or overlays(arm, folder)):
+    mounts = _on_the_host(arm, folder) if arm.runtime == "host" else []
+    if not mounts:
         yield
         return
     with contextlib.ExitStack() as stack:
         where = "a mount namespace"
         try:
             stack.enter_context(own_mounts())
-            for merged, where in overlays(arm, folder):
-                move(merged, where)
-            for where in in_memory:
-                mount_tmpfs(where)
+            for where, mount in mounts:  # noqa: B007 - told of what fails
+                mount()
             folder.mkdir(parents=True, exist_ok=True)  # where it was hidden, by a tmpfs on /tmp
         except OSError as error:
             mend = "be root" if os.geteuid() else "see whether it is a folder of this machine"
             raise BackendUnavailable(f"mounting {where}: {error.strerror}: {mend}", arm=arm.name) from None
         yield
+
+
+def _on_the_host(arm: Arm, folder: Path) -> list[tuple[str, Callable[[], None]]]:
+    """Where something is mounted, and what does it."""
+    in_memory = [each for _, found in asked(arm, "mounts") for each in found]
+    return [
+        *((path, partial(move, merged, path)) for merged, path in overlays(arm, folder)),
+        *((at, partial(bind, path, at)) for path, at in placed(arm, folder)),
+        *((path, partial(mount_tmpfs, path)) for path in in_memory),
+    ]

@@ -18,7 +18,7 @@ from primbench.errors import FileError, InvalidRequest
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import bound_folders, caches, make_skeleton, mounted_below
 from primbench.runtimes.invocation import PATH, Invocation, client, gpu_files, variables
-from primbench.runtimes.mounts import overlays
+from primbench.runtimes.mounts import binds
 from primbench.runtimes.runtime import DOCKER_SHM_BYTES
 from primbench.spec.arm import Arm, asked
 from primbench.spec.settings.confinement import USUAL_CAPABILITIES
@@ -28,7 +28,7 @@ from primbench.system.inputs import opened
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MECHANISMS = frozenset({"oci", "image", "process", "surroundings", "overlays"})
+MECHANISMS = frozenset({"oci", "image", "process", "surroundings", "overlays", "files"})
 
 FILTERS = Path(__file__).parent / "filters"
 """The filters of Docker and Podman, each with its origin."""
@@ -95,7 +95,10 @@ def made(
     at = len(config["mounts"])  # before those of the arm's own
     _set(found)
     shown = _of_the_host(arm, folder, is_overlay=found.is_overlay) if arm.on_host_root else []
-    shown += [_mount(path, "bind", ["rbind", "rw"], merged) for merged, path in overlays(arm, folder)]
+    shown += [
+        _mount(each.target, "bind", ["rbind", "ro" if each.is_read_only else "rw"], each.source)
+        for each in binds(arm, folder)
+    ]
     config["mounts"][at:at] = shown
     held = sorted(found.capabilities)
     config["process"]["capabilities"] = dict.fromkeys(("bounding", "effective", "permitted"), held)

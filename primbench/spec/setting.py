@@ -66,6 +66,17 @@ class Surroundings(Protocol):
         """A folder in which the worker sees files and folders of this machine, by their paths in there."""
 
 
+class PlacedFile(NamedTuple):
+    """A file or folder of this machine that a worker sees in place of another, read-only.
+
+    path: of it here. at: paths in full where it is seen, of those that there are; or a name by which the dynamic loader
+    finds it before others.
+    """
+
+    path: str
+    at: tuple[str, ...]
+
+
 class SeenByWorker(Protocol):
     """What a worker found, beside what its arm asked for. arm: with the placement of its cases. cpus: it may run on."""
 
@@ -136,6 +147,8 @@ class Setting(NamedTuple):
     """Changes the specification of a pod."""
     surroundings: Callable[[Surroundings, Any], None] | None = None
     """Changes the variables that the worker is started with."""
+    files: Callable[[Any], Iterable[PlacedFile]] | None = None
+    """Files of this machine that the worker sees elsewhere."""
     seen_to: tuple[str, ...] = ()
     """Further mechanisms, which see to it in code of their own."""
     values: Mapping[str, tuple[str, ...]] = {}
@@ -178,7 +191,7 @@ class Setting(NamedTuple):
     @property
     def mechanisms(self) -> frozenset[str]:
         """All by which it can be applied."""
-        own = ("oci", "group", "process", "pod", "surroundings")
+        own = ("oci", "group", "process", "pod", "surroundings", "files")
         return frozenset({*self.options, *self.seen_to, *(name for name in own if getattr(self, name) is not None)})
 
     @property

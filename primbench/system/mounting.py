@@ -32,8 +32,13 @@ def own_mounts() -> Iterator[None]:
 
 def move(source: str, target: str) -> None:
     """Show what is mounted at one path at another instead. Raises OSError."""
-    _call("mount", os.fsencode(source), os.fsencode(target), None, ctypes.c_ulong(_MS_BIND | _MS_REC), None)
+    bind(source, target)
     _call("umount2", os.fsencode(source), _MNT_DETACH)
+
+
+def bind(source: str, target: str) -> None:
+    """Show a file or folder at another path, too. Raises OSError."""
+    _call("mount", os.fsencode(source), os.fsencode(target), None, ctypes.c_ulong(_MS_BIND | _MS_REC), None)
 
 
 def mount_tmpfs(path: str) -> None:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from primbench.cuda.libraries import loaded_path
-from primbench.environment.elf import exported
 from primbench.quantities import Seconds, Whole
+from primbench.system.elf import exported
 from primbench.system.files import attempt
 from primbench.system.processes import folder_of, root_of
 from primbench.system.uprobes import check_counting, counted

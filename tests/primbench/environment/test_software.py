@@ -17,11 +17,12 @@ from types import ModuleType
 import msgspec
 import pytest
 
-from primbench.environment import elf, fingerprint
+from primbench.environment import fingerprint
 from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import is_c_library
 from primbench.environment.reading import group_of
 from primbench.environment.software import Software
+from primbench.system import elf
 from primbench.system.meaning import facts_of
 
 pytestmark = pytest.mark.wheel

@@ -153,6 +153,7 @@ def any_arm(dice: random.Random) -> Arm:
         fuse_overlay=dice.choice([(), ("/data", "/srv/é")]) if runtime == "host" else (),
         preload=maybe("/opt/x.so") if runtime == "host" else None,
         packages=dice.choice([(), ("a@/x",), ("b@/x", "a@/y")]) if runtime == "host" else (),
+        libraries=dice.choice([(), ("liba.so@/x",), ("liba++.so.1@/o++/lib", "/a/b.so:/c.so@/y/libstdc++.so.6:/z")]),
         no_new_privileges=dice.choice([None, "yes", "no"]),
         variables=dice.choice([{}, {"A": "", "B_1": "x=y:z,0 é"}]),
     )

@@ -25,6 +25,7 @@ WORDS = {
     *("host", "node", "python", "cpus", "cpuset", "mems", "memory_bytes", "niceness", "seccomp"),
     *("network", "ipc", "cgroup", "root", "tmpfs", "gpus", "context", "namespace", "policy", "affinity", "unset"),
     "packages",
+    "libraries",
 }
 """Names that are words for something else, too: of these only what is read of an arm counts."""
 ARMS = re.compile(r"(.*\.)?(arm|there)")

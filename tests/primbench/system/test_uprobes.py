@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from primbench.environment.elf import exported
 from primbench.system import uprobes
+from primbench.system.elf import exported
 from primbench.system.uprobes import CountedCalls, check_counting, counted
 from primbench.watching.calls import ENTRY_POINTS
 

@@ -1,5 +1,5 @@
-"""The build id of a library, a note that the linker writes, equal in two files where they are the same build; and where
-in its file functions are.
+"""The build id of a library, a note that the linker writes, equal in two files where they are the same build; where in
+its file functions are; and what it is called, and calls, where the dynamic loader looks for libraries.
 
 Reads the header, the tables and the notes, however large the file is. Layouts and names: elf(5).
 """
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PT_LOAD, _PT_NOTE = 1, 4
-_SHT_DYNSYM = 11
+_SHT_DYNAMIC, _SHT_DYNSYM = 6, 11
+_DT_NEEDED, _DT_SONAME = 1, 14
 _NT_GNU_BUILD_ID = 3
 _IDENT_BYTES = 16
 _MAGIC = b"\x7fELF"
@@ -30,6 +31,13 @@ class _Segment(NamedTuple):
     address: int
     size: int
     alignment: int
+
+
+class Dynamic(NamedTuple):
+    """name: by which libraries that need it ask for it, None where it says none. needed: the same of those it needs."""
+
+    name: str | None
+    needed: tuple[str, ...]
 
 
 def is_elf(path: Path) -> bool:
@@ -80,6 +88,20 @@ def exported(path: Path, names: Collection[str]) -> dict[str, int]:
     }
 
 
+def linked(path: Path) -> Dynamic:
+    """What a library of 64 bits tells the dynamic loader. Raises OSError, and ValueError for what is none."""
+    with path.open("rb") as file:
+        order, wide = _layout(file)
+        if not wide:
+            raise ValueError(f"{path} is of 32 bits")
+        try:
+            entries = [*_dynamic(file, order)]
+        except struct.error:
+            raise ValueError(f"{path} ends before its tables do") from None
+    names = [name for tag, name in entries if tag == _DT_SONAME]
+    return Dynamic(names[0] if names else None, tuple(name for tag, name in entries if tag == _DT_NEEDED))
+
+
 def section(file: BinaryIO, name: str) -> tuple[int, int] | None:
     """Offset and size of the section of that name in a library of 64 bits; None where it has none.
 
@@ -118,6 +140,17 @@ def _symbols(file: BinaryIO, order: str) -> Iterator[tuple[bytes, int]]:
             text = _read(file, *sections[link][4:6])
             for name, _, _, _, address, _ in struct.iter_unpack(f"{order}IBBHQQ", _read(file, offset, size)):
                 yield text[name : text.find(b"\0", name)], address
+
+
+def _dynamic(file: BinaryIO, order: str) -> Iterator[tuple[int, str]]:
+    """Tags, and the names that they are of."""
+    sections = _sections(file, order)
+    for _, kind, _, _, offset, size, link, *_ in sections:
+        if kind == _SHT_DYNAMIC and link < len(sections):
+            text = _read(file, *sections[link][4:6])
+            for tag, name in struct.iter_unpack(f"{order}qQ", _read(file, offset, size)):
+                if tag in (_DT_NEEDED, _DT_SONAME):
+                    yield tag, text[name : text.find(b"\0", name)].decode(errors="replace")
 
 
 def _read(file: BinaryIO, offset: int, size: int) -> bytes:

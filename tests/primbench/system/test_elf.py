@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from primbench.environment import elf
+from primbench.system import elf
 from primbench.system.files import attempt
 
 MAPPED = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if ".so" in line}
@@ -53,6 +53,17 @@ def test_where_functions_are_in_the_file_is_where_the_loader_has_them() -> None:
         assert {name: at} == elf.exported(Path(path), [name, "nothing_exports_this"])
     with pytest.raises(ValueError, match="is no ELF file"):
         elf.exported(Path(__file__), names)
+
+
+@pytest.mark.skipif(shutil.which("readelf") is None, reason="readelf is missing: apt-get install binutils")
+def test_real_libraries_are_called_and_need_what_readelf_reads() -> None:
+    for path in sorted(each for each in MAPPED if os.path.isfile(each)):
+        told = subprocess.run(["readelf", "--dynamic", path], capture_output=True, text=True, check=True).stdout
+        names = {kind: re.findall(rf"\({kind}\).*\[(.+)\]", told) for kind in ("SONAME", "NEEDED")}
+        found = elf.linked(Path(path))
+        assert (names["SONAME"] or [None], names["NEEDED"]) == ([found.name], [*found.needed]), path
+    with pytest.raises(ValueError, match="is no ELF file"):
+        elf.linked(Path(__file__))
 
 
 @pytest.mark.parametrize("order", "<>")
