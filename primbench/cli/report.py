@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +17,8 @@ from primbench.compare.pairs import compare, compare_runs
 from primbench.compare.runs import side_of
 from primbench.compare.sides import sides_of
 from primbench.errors import InvalidRequest
-from primbench.report import html, page
+from primbench.experiments.why.inquiry import recalled
+from primbench.report import html, measured, page, why
 from primbench.report.plain import printable
 
 if TYPE_CHECKING:
@@ -43,6 +45,18 @@ def _page(places: Sequence[NamedRuns], baseline: str | None) -> Page:
     first, *others = places
     if others:
         return page.of_pages([(other.label, _beside(first, other)) for other in others], first.label)
+    study = as_one(first).header.study
+    if study and study.why and baseline is None and len(first.runs) == 1:
+        return _why_page(first)
+    return _one_page(first, baseline)
+
+
+def _why_page(place: NamedRuns) -> Page:
+    found = why.page(recalled(place.runs[0]), place.label)
+    return replace(found, sections=[*found.sections, measured.again(place.runs)])
+
+
+def _one_page(first: NamedRuns, baseline: str | None) -> Page:
     results = as_one(first)
     sides = [*sides_of(results).values()]
     if len(sides) > 1 and len(first.runs) == 1:

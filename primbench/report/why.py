@@ -10,7 +10,8 @@ from msgspec.structs import asdict
 from primbench.compare.shown import shown_ratio
 from primbench.experiments.why.ingredients import Mixtures
 from primbench.report import table
-from primbench.report.document import Check, Document, Note, Table
+from primbench.report.document import Check, Document, Note, Page, Section, Table
+from primbench.report.figures.waterfall import waterfall
 from primbench.report.step import step
 from primbench.report.verdicts import heading
 from primbench.spec.arm import format_arm, words_of
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from primbench.experiments.why.conclusion import Contribution, Proof
     from primbench.experiments.why.inquiry import Inquiry
     from primbench.experiments.why.rounds import RatioInterval, Subset
-    from primbench.report.document import State, Tone
+    from primbench.report.document import Figure, State, Tone
     from primbench.spec.arm import Arm
 
 COLUMNS = ["", "ingredient", "added to the fast place", "taken from the slow place", "share", "what it does"]
@@ -43,7 +44,19 @@ def document(found: Inquiry) -> Document:
         parts=lambda: _parts(found),
         checks=lambda: [_check(found)],
         value={"headline": answer(found)} | asdict(found),
+        page=lambda: page(found),
     )
+
+
+def page(found: Inquiry, title: str = "") -> Page:
+    """With a picture of what is proven. title: of a file, if it is of one."""
+    sets = [_set(found, proof.differences) for proof in found.conclusion.proofs]
+    drawn = waterfall(found.conclusion, _named(found.fast), _named(found.slow), sets)
+    proven: list[Note | Figure] = [*_mends(found), *([drawn] if drawn else [])]
+    otherwise: list[Note | Table] = [_table(found), *_steps(found), *_notes(found)]
+    sections = [Section("What is proven", proven)] if proven else []
+    sections.append(Section("What is otherwise", otherwise))
+    return Page(title or name_of(found.case), answer(found), sections, _tone(found))
 
 
 def is_slower(found: Inquiry) -> bool:
@@ -161,10 +174,14 @@ def _named(arm: Arm) -> str:
 
 
 def _parts(found: Inquiry) -> list[Table | Sequence[Note]]:
-    title = f"{name_of(found.case)}, {heading(found.metric)}  (ratios of times, with intervals)"
     notes = [[each] for each in _notes(found)]
     said = [Note(answer(found), tone=_tone(found)), *_mends(found)]
-    return [said, Table(title, COLUMNS, [*_rows(found)], []), [*_steps(found)], *notes]
+    return [said, _table(found), [*_steps(found)], *notes]
+
+
+def _table(found: Inquiry) -> Table:
+    title = f"{name_of(found.case)}, {heading(found.metric)}  (ratios of times, with intervals)"
+    return Table(title, COLUMNS, [*_rows(found)], [])
 
 
 def _steps(found: Inquiry) -> Iterator[Note]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import datetime
 from itertools import pairwise
@@ -13,6 +14,8 @@ from primbench.compare.step import StepComparison
 from primbench.errors import InvalidRequest
 from primbench.experiments.why.conclusion import Conclusion
 from primbench.experiments.why.frame import Framing
+from primbench.experiments.why.ingredients import Mixtures
+from primbench.experiments.why.measuring import Measuring
 from primbench.experiments.why.mending import Mend, mends
 from primbench.experiments.why.priors import weights
 from primbench.experiments.why.rounds import RatioInterval
@@ -22,8 +25,8 @@ from primbench.spec.case import Case
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from primbench.experiments.why.measuring import Measuring
     from primbench.experiments.why.rounds import Round, Subset
+    from primbench.results.file import Results
     from primbench.results.record import Record
 
 PAUSE_SHARE, LONGEST_PAUSE_S = 0.25, 15.0
@@ -89,8 +92,7 @@ def inquire(measuring: Measuring, tell: Callable[[Asking], None]) -> tuple[Inqui
         while (asked := investigation.next()) is not None:
             took_s = _took_s(measuring.found.records)
             tell(Asking(asked, took_s, investigation.conclude().pairs, investigation.suspects()))
-            if asked.after_pause and not measuring.is_held(asked):
-                time.sleep(min(LONGEST_PAUSE_S, PAUSE_SHARE * took_s))
+            _pause(measuring, asked, took_s)
             if not (observations := measuring.observe(asked)):
                 break
             investigation.tell(asked, observations)
@@ -117,6 +119,33 @@ def inquire(measuring: Measuring, tell: Callable[[Asking], None]) -> tuple[Inqui
         steps=parts,
         mends=[*mends(conclusion.proofs, mixtures, *measuring.environments())],
     ), ended
+
+
+def _pause(measuring: Measuring, asked: Round, took_s: float) -> None:
+    """Before a round of which nothing is measured yet, where it is for what may have passed by then."""
+    if asked.after_pause and measuring.measures and not measuring.is_held(asked):
+        time.sleep(min(LONGEST_PAUSE_S, PAUSE_SHARE * took_s))
+
+
+def recalled(found: Results) -> Inquiry:
+    """What the pairs of a file come to; nothing is measured.
+
+    Raises InvalidRequest where they are of another version of primbench, BackendUnavailable where no case ran.
+    """
+    study = found.header.study
+    if study is None or not study.why:
+        raise InvalidRequest("not of `primbench why`")
+    measuring = Measuring(
+        study=study,
+        mixtures=Mixtures(*study.arms[:2]),
+        found=found,
+        writer=None,
+        timeout_s=0.0,
+        ends_s=-math.inf,
+        measures=False,
+    )
+    inquiry, _ = inquire(measuring, lambda asking: None)
+    return inquiry
 
 
 def _took_s(records: Sequence[Record]) -> float:

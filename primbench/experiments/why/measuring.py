@@ -68,7 +68,7 @@ class Measuring:
     study: its first two arms are the fast and the slow place, the other two, if any, the same as they were asked about;
     its cases are those that are looked at. found: grows by what is measured. ends_s: by when a pair has to
     end, as one arm of the last took, in time.monotonic()'s seconds; those of the first looks are made in any case.
-    refused: subsets that cannot be asked for, with the reason.
+    measures: whether anything may be run, and not only read. refused: subsets that cannot be asked for, and why.
     """
 
     study: Study
@@ -77,6 +77,7 @@ class Measuring:
     writer: Writer | None
     timeout_s: float
     ends_s: float
+    measures: bool = True
     verbose: bool = False
     tell: Callable[[str], None] = lambda sentence: None
     refused: dict[Subset, str] = field(default_factory=dict)
@@ -270,6 +271,8 @@ class Measuring:
         return numbers
 
     def _run(self, arms: Sequence[Arm], cases: Sequence[Case], blocks: Iterable[Block], pairing: Pairing) -> None:
+        if not self.measures:
+            return
         study = replace(self.study, arms=[*arms], cases=[*cases], pairing=pairing)
         session = Session(
             timeout_s=self.timeout_s,

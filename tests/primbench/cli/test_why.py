@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import subprocess
@@ -67,6 +68,9 @@ def test_the_same_comes_of_the_file(asked: tuple[Path, Result], invoke: Invoke) 
     assert first.stdout.startswith(json.loads(again.stdout)["headline"])
     assert (before, first.exit_code) == (path.read_bytes(), again.exit_code)
     assert invoke("compare", path, "--fail-on", "never").exit_code == 0
+    page = invoke("report", path, "-o", "-")
+    assert (page.exit_code, path.read_bytes()) == (0, before), page.output
+    assert html.escape(json.loads(again.stdout)["headline"], quote=False) in page.stdout
 
 
 def test_what_is_known_is_told_where_it_is_cut_off(

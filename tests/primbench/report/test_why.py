@@ -13,10 +13,13 @@ from primbench.experiments.why.inquiry import Inquiry
 from primbench.experiments.why.investigation import Investigation
 from primbench.experiments.why.mending import Mend
 from primbench.experiments.why.rounds import Observation
-from primbench.report.why import text
+from primbench.report import html
+from primbench.report.why import document, text
 from primbench.runtimes.table import known
 from primbench.spec.arm import parse_arm
 from primbench.spec.case import Case
+
+from .pages import check
 
 
 def inquiry(fast: str, slow: str) -> Inquiry:
@@ -67,3 +70,17 @@ def test_what_to_do_stands_below_the_answer() -> None:
     answer, *said = text(found).splitlines()[:3]
     assert "because of cpus=0.5" in answer
     assert said == ["mend: cpus=0.5: whole CPUs in place of a quota", "fix: docker update --cpus 2 NAME"]
+
+
+def test_a_page_goes_from_the_fast_place_to_the_slow_one_and_back() -> None:
+    found = inquiry("host", "host:cpus=0.5,umask=0077")
+    made = document(found)
+    assert made.page is not None
+    read = check(html.write(made.page()))
+    (answer,) = read.all("h1")
+    assert answer.text == made.value["headline"]  # type: ignore[index]
+    rows = [[cell.text for cell in row.all("td")] for row in read.all("figure")[0].all("tr")]
+    names = [row[0] for row in rows if row]
+    there, back = names[: len(names) // 2], names[len(names) // 2 :]
+    assert (there[0], there[1], there[-1]) == (back[-1], "+ cpus=0.5", back[0])
+    assert [each[2] for each in rows if each and each[0][:1] in "+-"] == ["1.500", "0.667"]
