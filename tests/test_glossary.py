@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 from collections import Counter
@@ -21,6 +22,7 @@ def rows() -> list[tuple[str, str, str]]:
     return [row for row in found if row[0] not in ("noun", "---")]
 
 
+@functools.cache
 def homes() -> dict[str, list[str]]:
     """Public class, or name of a type -> the modules that define it."""
     found: dict[str, list[str]] = {}

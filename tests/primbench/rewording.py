@@ -4,7 +4,8 @@ Every sentence that its code writes has its letters changed at random when a mod
 places of the source that write the same words no longer do. Left are names that are declared as such (Literal), regular
 expressions, which are to read the words of other programs, and what QUOTED lists.
 
-FOLDER/asked.json names commands; FOLDER-other.json is what each gave: exit status, stdout, stderr.
+FOLDER/asked.json names commands; FOLDER-other.json is what each gave: exit status, stdout, stderr, and by itself each
+file that it wrote into FOLDER/out.
 """
 
 from __future__ import annotations
@@ -80,10 +81,10 @@ def retold(document: Any, seed: str) -> Any:
 
 
 def retell(file: Path, seed: str) -> None:
-    opened = lzma.open if file.suffix == ".xz" else open
-    with opened(file, "rt") as lines:
+    is_packed = file.suffix == ".xz"
+    with lzma.open(file, "rt") if is_packed else file.open() as lines:
         documents = [retold(json.loads(line), seed) for line in lines]
-    with opened(file, "wt") as out:
+    with lzma.open(file, "wt", preset=0) if is_packed else file.open("w") as out:  # which takes a tenth of the time
         out.writelines(f"{json.dumps(each)}\n" for each in documents)
 
 
@@ -205,6 +206,9 @@ def outputs(folder: Path) -> Iterator[tuple[str, object]]:
         yield f"doctor {place.name}", of_place(place)
     for words in json.loads((folder / "asked.json").read_text()):
         yield " ".join(words), of_command([word.replace("FOLDER", str(folder)) for word in words])
+        for file in sorted((folder / "out").iterdir()):
+            yield f"{' '.join(words)}: {file.name}", (0, file.read_text(), "")
+            file.unlink()
 
 
 def main() -> None:
