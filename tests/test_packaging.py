@@ -86,7 +86,6 @@ def test_a_checkout_on_the_path_is_no_hindrance_to_transformers_whose_model_is_c
         if find_spec(module) is None:
             pytest.skip(f"module {module!r} is not installed: pip install {module}")
     (tmp_path / "train.py").write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{HF_MODEL}")
-    run(sys.executable, "-c", HF_MODEL, cwd=ROOT)
     step = tmp_path / "step.toml"
     run(
         sys.executable,

@@ -180,15 +180,52 @@ MISTAKES = {  # what is written instead of what, and what is said of it: nothing
 }  # fmt: skip
 
 
-@pytest.mark.wheel
-@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
-def test_models_of_ones_own_are_measured_from_their_files_and_mistakes_in_them_are_named(tmp_path: Path) -> None:
-    files = []
+MEASURES = """
+import json, sys
+from primbench import Method, measure
+from primbench.kernels.model import Model
+from primbench.registry import add_file
+
+for name in sys.argv[1:]:
+    add_file(f"{name}.py")
+    try:
+        measure(Model(name), "torch", "cpu", method=Method(min_time_s=0.001, max_time_s=0.005))
+    except Exception as error:
+        print(json.dumps(str(error)))
+    else:
+        print(json.dumps(None))
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder of the files of models, the documentation's and those with mistakes."""
     for name, (written, instead, _) in MISTAKES.items():
         assert not written or 1 == DENSE.count(written)
-        files.append(tmp_path / f"{name}.py")
-        files[-1].write_text(DENSE.replace(written, instead).replace('name="dense"', f'name="{name}"'))
-    asked = [*(word for file in files for word in ("--kernels", file)), "model", *MISTAKES]
+        text = DENSE.replace(written, instead).replace('name="dense"', f'name="{name}"')
+        (tmp_path / f"{name}.py").write_text(text)
+    return tmp_path
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
+def test_mistakes_in_models_of_ones_own_are_named(own: Path) -> None:
+    """In one process for all, since one that imports torch takes seconds."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", MEASURES, *MISTAKES],
+        cwd=own, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (0, "") == (done.returncode, done.stderr)
+    for line, (name, (_, _, words)) in zip(done.stdout.splitlines(), MISTAKES.items(), strict=True):
+        said = json.loads(line)
+        assert said is None if words is None else f"model {name}: {words}" in said
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
+def test_models_of_ones_own_are_measured_from_their_files_and_a_mistake_is_the_reason_of_its_case(own: Path) -> None:
+    named = ["dense", "numpys", "lone"]
+    asked = [*(word for name in named for word in ("--kernels", own / f"{name}.py")), "model", *named]
     how = ["--device", "cpu", "--min-time", "1ms", "--max-time", "5ms", "--json", "-", "-q"]
     done = subprocess.run(
         [*map(str, [sys.executable, "-P", "-m", "primbench", *asked, *how])],
@@ -196,10 +233,11 @@ def test_models_of_ones_own_are_measured_from_their_files_and_mistakes_in_them_a
     )  # fmt: skip
     assert (1, "") == (done.returncode, done.stderr)
     found = json.loads(done.stdout)["records"]
-    assert [*MISTAKES] == [each["case"]["parameters"]["network"] for each in found]
-    for each, (name, (_, _, words)) in zip(found, MISTAKES.items(), strict=True):
-        assert (each["status"], words is None) == ("failed" if words else "ok", each["reason"] is None)
-        assert words is None or f"model {name}: {words}" in each["reason"]
+    assert [(name, "failed" if name == "lone" else "ok") for name in named] == [
+        (each["case"]["parameters"]["network"], each["status"]) for each in found
+    ]
+    assert [None, None] == [each["reason"] for each in found[:2]]
+    assert f"model lone: {MISTAKES['lone'][2]}" in found[2]["reason"]
 
 
 @pytest.mark.wheel

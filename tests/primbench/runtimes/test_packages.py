@@ -17,7 +17,7 @@ from primbench.experiments.why.ingredients import Mixtures
 from primbench.runtimes.invocation import variables
 from primbench.spec.arm import parse_arm
 
-SLOW_START = "import time\ntime.sleep(0.1)\n"
+SLOW_START = "import time\ntime.sleep(0.05)\n"
 PRINTS = "import needed, planted, shared.of_planted; print(planted.VERSION, needed.VERSION)"
 
 
