@@ -107,7 +107,7 @@ def libraries(root: Path, pid: int = 0) -> dict[str, list[Library]]:
     found: dict[str, set[str]] = {}
     for path in mapped(root, pid):
         if _OF_THE_STANDARD_LIBRARY not in path:
-            found.setdefault(utf8(_name_of(path)), set()).add(path)
+            found.setdefault(utf8(name_of(path)), set()).add(path)
     return {
         name: [_library(path, root_of(root, pid)) for path in sorted(paths)] for name, paths in sorted(found.items())
     }
@@ -127,7 +127,8 @@ def mapped(root: Path, pid: int) -> list[str]:
     ]
 
 
-def _name_of(path: str) -> str:
+def name_of(path: str) -> str:
+    """What a library is called by whatever version; of a package's own with that."""
     name = os.path.basename(path)
     if known := _AT_WORK.match(name):
         return known[1]

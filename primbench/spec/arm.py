@@ -7,6 +7,7 @@ another machine is ``runtime = ["ssh", "podman"]``.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -301,10 +302,13 @@ def in_words(arm: Arm, field: str) -> str:
 
 
 def apart(one: Arm, other: Arm) -> Iterator[tuple[str, str, str]]:
-    """What no setting moves: that the runtimes, the machines or the images are others. What it is, and that of each."""
+    """What no setting moves: that the runtimes, the machines or the images are others, unless these are folders here,
+    the files of which can be moved. What it is, and that of each.
+    """
     if one.runtime != other.runtime:
         yield "the runtimes are", one.runtime, other.runtime
     for field, row in SETTINGS.items():
         here, there = getattr(one, field), getattr(other, field)
-        if here != there and row is not ENV and (row.is_place or row.cost == "image"):
+        is_fixed = row.is_place or (row.cost == "image" and not all(map(os.path.isdir, (str(here), str(there)))))
+        if here != there and row is not ENV and is_fixed:
             yield f"{row.key} is", str(here), str(there)

@@ -5,6 +5,7 @@ The images differ in one file each, compiled here, or in one variable.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -19,7 +20,7 @@ from primbench.compare.pairs import compare
 from primbench.results import file as results_file
 from primbench.system.files import format_cpu_list
 
-from .built import compile_modules, copy_package, copy_primbench, make_user_land
+from .built import PRIMBENCH, compile_modules, copy_package, copy_primbench, make_user_land
 from .conftest import Engine
 from .traces import in_words
 from .verdicts import first_cause, settled
@@ -140,6 +141,28 @@ def test_another_blas_makes_a_stack_effect_and_is_named(
     told = first_cause(arm.cases[0])
     assert re.match(r"another BLAS: NumPy's gemm is /\S+/numpy.libs/libscipy_openblas64_-", told)
     assert " in plain and /usr/lib/libblas.so.3, build id " in told
+
+
+@pytest.mark.parametrize("runtime", ["runc"], indirect=True)
+def test_why_names_the_library_that_an_image_has_otherwise_by_its_file(
+    runtime: str, plain: Path, with_other_blas: Path, folder: Path, traces: Callable[[], list[str]],
+    ahead_of_others: None,
+) -> None:  # fmt: skip
+    """In both directions: it slows the one image, and without it the other is as fast."""
+    arms = [in_words(runtime, f"image={tree}", "threads=1", f"name={tree.name}") for tree in (plain, with_other_blas)]
+    case = ("--primitive", "gemm -m 192 -n 192 -k 192", *QUICK, "--max-time", "50ms")
+    command = [*PRIMBENCH, "why", *arms, *case, "--json", str(folder / "why.json"), "-q"]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=480, check=False)
+    assert (1, "") == (done.returncode, done.stderr), done.stdout
+    found = json.loads((folder / "why.json").read_text())
+    (proof,) = found["conclusion"]["proofs"]
+    (named,) = (found["ingredients"][number] for number in proof["differences"])
+    assert re.match(
+        rf"libraries=/\S+/numpy.libs/libscipy_openblas64_-.*@{with_other_blas}/usr/lib/libblas.so.3:", named
+    )
+    assert proof["harms"]["low"] > 2
+    assert proof["heals"]["low"] > 2
+    assert f"image={with_other_blas}" in found["ingredients"]
 
 
 @pytest.mark.parametrize("runtime", ["apptainer"], indirect=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from contextlib import closing, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from primbench.experiments.study import check_arms
 from primbench.experiments.why.frame import framed
+from primbench.experiments.why.images import are_images, of_images
 from primbench.experiments.why.ingredients import Mixtures
 from primbench.experiments.why.inquiry import Inquiry, inquire
 from primbench.experiments.why.measuring import LOOK_PAIRS, Measuring
@@ -22,14 +24,18 @@ from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.spec.study import IN_TURN, Study
 from primbench.workers.plan import plan
+from primbench.workers.process import WorkerProcess
+from primbench.workers.protocol import Start
 from primbench.workers.trial import refused
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
+    from primbench.environment.libraries import Library
     from primbench.experiments.why.inquiry import Asking
     from primbench.problem import Problem
+    from primbench.spec.case import Case
 
 USUAL_BUDGET_S = 300.0
 LASTING_S = {"cpu": (0.05, 0.1), "cuda": (0.02, 0.05)}
@@ -103,7 +109,18 @@ def in_one_frame(study: Study) -> Study:
     Raises InvalidRequest where nothing lies between the two, BackendUnavailable where no container starts here.
     """
     fast, slow = study.arms
-    frame = framed(fast, slow, refused)
+    is_of_images = are_images(fast, slow)
+    frame = of_images(fast, slow, partial(_mapped, study.cases[0])) if is_of_images else framed(fast, slow, refused)
     notes = [f"not moved: {what}: {reason}" for what, reason in frame.left_out.items()]
     arms = [frame.base, frame.whole, *frame.others]
     return replace(study, arms=arms, pairs=LOOK_PAIRS, why=True, other_builds=True, notes=[*study.notes, *notes])
+
+
+def _mapped(case: Case, arm: Arm) -> list[Library]:
+    """The libraries of a worker in an arm. Raises as it does where it does not start."""
+    worker = WorkerProcess(Start(backend=case.backend, device=case.device, hands_in_gpus=case.device != "cpu"), arm=arm)
+    try:
+        libraries = worker.ready.environment.software.libraries or {}
+    finally:
+        worker.end()
+    return [file for files in libraries.values() for file in files]
