@@ -149,7 +149,8 @@ def _dear_opens(field: str, files: float, beside: Beside, here: Side, there: Sid
         for environments in (one, other)
     )
     calls = _each_s(CHEAP, one), _each_s(CHEAP, other)  # which a slower CPU makes longer as it does all else
-    times = statistics.median(calls[0]) / statistics.median(calls[1]) if all(calls) else 1.0
+    here_call_s, there_call_s = (statistics.median(each) if each else 0.0 for each in calls)
+    times = here_call_s / there_call_s if there_call_s else 1.0  # a reading that was disturbed may be 0
     if _is_dearer(of_one, of_other, DEARER_OPEN * max(1.0, times), FEWEST_OPENS):
         here_s, there_s = statistics.median(of_one), statistics.median(of_other)
         yield Suspect(

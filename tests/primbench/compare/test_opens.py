@@ -28,9 +28,14 @@ OPENING = "opening a file takes 4.80 us in {slow}, 3.30 us in {usual}: a sandbox
 
 @pytest.fixture
 def causes(made_study: MadeStudy) -> Callable[..., list[str]]:
-    """``causes(what, ratio, one, other)``: of a case that takes 2 ms in one; what opening took there and in other."""
+    """``causes(what, ratio, one, other)``: of a case that takes 2 ms in one; what opening took there and in other.
+    call_s: what a system call took.
+    """
 
-    def told(what: tuple[str, dict[str, Any]], ratio: float, one: Sequence[float], other: Sequence[float]) -> list[str]:
+    def told(
+        what: tuple[str, dict[str, Any]], ratio: float, one: Sequence[float], other: Sequence[float],
+        call_s: float | None = HERE.confinement.system_call_s,
+    ) -> list[str]:  # fmt: skip
         def measured(name: str, case: Case, pair: int) -> Measurement:
             time_s = 2e-3 * (1 + pair / 1e4) * (ratio if name == "other" else 1)
             return Measurement(
@@ -46,7 +51,7 @@ def causes(made_study: MadeStudy) -> Callable[..., list[str]]:
         for number, worker in enumerate(study.workers):
             assert worker.arm is not None
             taken_s = next(readings[worker.arm.name]) * US
-            confinement = replace(HERE.confinement, open_file_s=taken_s, open_temporary_s=taken_s)
+            confinement = replace(HERE.confinement, open_file_s=taken_s, open_temporary_s=taken_s, system_call_s=call_s)
             study.workers[number] = replace(worker, environment=replace(HERE, confinement=confinement))
         (arm,) = compare(study).arms
         (explained,) = [each.explanation for each in arm.cases]
@@ -64,6 +69,11 @@ def test_it_is_told_in_the_place_in_which_opening_takes_longer(causes: Causes) -
     assert told.startswith(OPENING.format(slow="other", usual="one"))
     (told,) = causes(SMALL, 0.87, SANDBOX, USUAL)
     assert told.startswith(OPENING.format(slow="one", usual="other"))
+
+
+def test_it_is_told_where_no_system_call_could_be_timed(causes: Causes) -> None:
+    (told,) = causes(SMALL, 1.15, USUAL, SANDBOX, call_s=0.0)
+    assert told.startswith(OPENING.format(slow="other", usual="one"))
 
 
 def test_what_opens_few_files_takes_no_longer_by_it(causes: Causes) -> None:
