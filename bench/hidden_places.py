@@ -1,101 +1,56 @@
 """Places whose differences are drawn by a seed, of which some slow a case down for real and others do nothing.
 
-Most causes are a library, made by the C compiler, that is loaded before all others: it keeps one function of the C
-library busy for as long as a factor takes, where the variables that it reads are set. Others are what the programs
-that are measured go by themselves.
+What slows a case is one of the settings of `bench/hidden_settings.py`, or keeps it busy for as long as a factor takes,
+by variables that it reads: a library that is loaded before all others or audits them, a program that stands in front of
+another one in PATH, code that a Python runs at its start.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
-import shutil
-import subprocess
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from primbench.errors import BackendUnavailable
-
-LIBRARY = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-long turns_of_hidden;
-static int has(const char *name, const char *value) {
-    const char *found = getenv(name);
-    return found && !strcmp(found, value);
-}
-static void be_busy(void) { for (long i = 0; i < turns_of_hidden; i++) __asm__ volatile("" ::: "memory"); }
-__attribute__((constructor)) static void begin(void) {
-    turns_of_hidden = FIRST;
-TERMS
-#ifdef AT_START
-    be_busy();
-#endif
-}
-#ifdef IN_GETPPID
-pid_t getppid(void) { be_busy(); return syscall(SYS_getppid); }
-#endif
-#ifdef IN_READ
-ssize_t read(int file, void *to, size_t count) {
-    static ssize_t (*next)(int, void *, size_t);
-    if (!next) next = dlsym(RTLD_NEXT, "read");
-    be_busy();
-    return next(file, to, count);
-}
-#endif
-"""
-"""FIRST: turns of its loop in any case. TERMS: what is added to them, by variables."""
-
-Terms = dict[frozenset[str], float]
-"""What each set of variables of the library adds to the time, as a share, where all of it is set."""
+from bench.hidden_programs import FILTERED, Busy, Terms, compiled, furnish, keep_busy
+from bench.hidden_settings import (
+    FAST,
+    GETPPID,
+    HARMLESS,
+    JOINT,
+    NATURAL,
+    OF_CONTAINERS,
+    PYTHON,
+    RECORDABLE,
+    SMALL,
+    START,
+    Case,
+    Natural,
+)
+from primbench.spec.variables import LISTS
 
 
-class Case(NamedTuple):
-    """words: of `--primitive`. hook: what of the library makes it longer; None where nothing does. turns: of its loop
-    in each call of that, by which it is found out how long one takes.
-    """
-
-    words: str
-    hook: str | None = None
-    turns: int = 0
-
-
-GETPPID = Case("launch --call getppid", "IN_GETPPID", 5000)
-SMALL = Case("files --bytes 4KiB --what small", "IN_READ", 20_000)
-START = Case("launch --call process_start", "AT_START", 5_000_000)
-HOOKED = (GETPPID, SMALL, START)
-DISPATCH = Case("launch --call dispatch")
-PRODUCT = Case("gemm -m 128 -n 128 -k 128")
-PYTHON = Case("startup --what interpreter")
-
-
-class Natural(NamedTuple):
-    """A cause that programs go by. setting: FOLDER stands for the script's. factor: what trials showed on two CPUs, or,
-    of those that none drew, a guess.
-    """
+class Carrier(NamedTuple):
+    """What can keep a case busy. setting: by which a place has it; FOLDER stands for the script's. file: its own."""
 
     case: Case
     setting: str
-    factor: float
-    fast: str = "host"
+    file: str = "site.so"
 
 
-NATURAL = (
-    Natural(SMALL, "env.PYTHONMALLOC=debug", 1.2),
-    Natural(SMALL, "env.TMPDIR=FOLDER/DEEP", 2.4),
-    Natural(DISPATCH, "env.PYTHONMALLOC=debug", 1.3),
-    Natural(PRODUCT, "env.OPENBLAS_CORETYPE=Nehalem", 5.3, "host:threads=1"),
-    Natural(PYTHON, "env.PYTHONPATH=FOLDER/traced", 1.3),
-    Natural(PYTHON, "env.PYTHONPROFILEIMPORTTIME=1", 1.05),
-    Natural(GETPPID, "env.PYTHONPATH=FOLDER/hooked", 1.5),
-    Natural(GETPPID, "seccomp=podman", 1.1, "runc"),
-    Natural(GETPPID, "seccomp=docker", 1.3, "runc"),
+CARRIERS = (
+    Carrier(GETPPID, "preload=FOLDER/site.so"),
+    Carrier(GETPPID, "env.LD_PRELOAD=FOLDER/site.so"),
+    Carrier(SMALL, "preload=FOLDER/site.so"),
+    Carrier(SMALL, "env.LD_PRELOAD=FOLDER/site.so"),
+    Carrier(START, "preload=FOLDER/site.so"),
+    Carrier(START, "env.LD_AUDIT=FOLDER/site.so"),
+    Carrier(START, "first.PATH=FOLDER/bin", "bin/true"),
+    Carrier(PYTHON, "preload=FOLDER/site.so"),
+    Carrier(PYTHON, "env.PYTHONPATH=FOLDER/site", "site/sitecustomize.py"),
 )
 NAMES = (
     "APP_MODE", "JOB_NAME", "SITE_POLICY", "RUN_ID", "USER_GROUP", "CI_STAGE", "BUILD_TYPE", "LOG_FORMAT",
@@ -104,15 +59,9 @@ NAMES = (
     "STORE_URL", "HEALTH", "PROXY_MODE", "PROFILE_NAME", "SANDBOX", "AGENT_ID", "NODE_POOL", "SPOT", "LEASE",
     "BATCH_SIZE", "SHARD", "REPLICA",
 )  # fmt: skip
-"""Of variables that nothing goes by but the library, by those that it is told."""
-OTHERS = (
-    "umask=0077", "umask=0027", "nofile=4096", "nofile=16384", "rlimit-core=1MiB", "rlimit-msgqueue=100KiB",
-    "rlimit-sigpending=2000", "rlimit-memlock=1MiB", "timer-slack=60us", "env.LANG=C.UTF-8", "env.TZ=Asia/Tokyo",
-    "env.NCCL_DEBUG=INFO", "env.CUDA_CACHE_DISABLE=1", "env.MKL_NUM_THREADS=1", "env.KMP_BLOCKTIME=0",
-    "env.TORCH_LOGS=none", "env.TF_CPP_MIN_LOG_LEVEL=2", "env.MALLOC_ARENA_MAX=2", "env.HF_HUB_OFFLINE=1",
-    "env.PYTHONIOENCODING=utf8", "env.NUMEXPR_MAX_THREADS=2", "last.PATH=/opt/tools/bin", "last.PATH=/opt/a:/opt/b",
-)  # fmt: skip
-"""Settings that none of the cases goes by."""
+"""Of variables that nothing goes by but what is told of them."""
+LEAST_BESIDE = 1.03
+"""What the lesser of two natural causes makes beside the other at least: less drowns in that one's scatter."""
 FACTORS = (1.05, 1.07, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0, 3.0)
 KINDS = (
     "single", "null", "pair", "single", "null", "single", "pair", "null", "elsewhere", "single", "null", "together",
@@ -126,8 +75,9 @@ class Drawn:
     """One trial.
 
     case: what is asked about. fast, slow: arms in words. causes: settings of the slow one that slow the case, in
-    words. least: the ratio that the weakest of them shows where it shows least, 1 where there is none. terms: of the
-    library, where there is one; always: the factor that it has by itself.
+    words. least: the ratio that the weakest of them shows where it shows least, 1 where there is none. carrier: what
+    is busy, where something is; terms: by which variables; always: the factor that it has by itself. is_recorded:
+    whether the slow place is asked about from a file; is_filtered: whether that was recorded behind a filter.
     """
 
     kind: str
@@ -137,59 +87,120 @@ class Drawn:
     slow: str
     causes: list[str] = field(default_factory=list)
     least: float = 1.0
+    carrier: Carrier | None = None
     terms: Terms = field(default_factory=dict)
     always: float = 1.0
-    is_loaded: bool = False
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether the slow place is asked about from a file that was recorded under its settings."""
-        return self.kind == "elsewhere"
+    is_recorded: bool = False
+    is_filtered: bool = False
 
 
 def draw(seed: int, folder: Path) -> Drawn:
-    drawn = _drawn(seed, folder)
-    if drawn.case is START:  # each variable that is there takes a program longer to start: they are, in both places
-        drawn.fast = _with(drawn.fast, [f"{name}=no" for name in _variables(drawn.slow)])
+    drawn = _Draw(seed, folder).drawn()
+    if drawn.case is START:  # each byte of variables takes a program longer to start: there are as many in both places
+        drawn.fast = with_settings(drawn.fast, [*_as_long(drawn.slow)])
     return drawn
 
 
-def _variables(arm: str) -> list[str]:
-    return [name for name in re.findall(r"env\.\w+", arm) if name.removeprefix("env.") in NAMES]
+def _as_long(arm: str) -> Iterator[str]:
+    """Its variables that nothing but what is told of them goes by, with other values."""
+    for name, value in re.findall(r"env\.(\w+)=(\w+)", arm):
+        if name in NAMES:
+            yield f"env.{name}={'x' * len(value)}"
 
 
-def _drawn(seed: int, folder: Path) -> Drawn:
-    kind = KINDS[seed % len(KINDS)]
-    dice = random.Random(f"hidden {seed}")
-    library = f"preload={folder}/site.so"
-    if kind in ("single", "elsewhere") and dice.random() < (0.35 if kind == "single" else 1.0):
-        natural = dice.choice(NATURAL if kind == "single" else NATURAL[:1])
-        setting = natural.setting.replace("FOLDER", str(folder)).replace("DEEP", "/".join("abcdefghij" * 12))
-        settings = _shuffled(dice, [setting], natural.case)
-        if kind == "elsewhere":  # what a process can be started with
-            settings = [each for each in settings if each.startswith(("env.", "umask="))]
-        slow = _with(natural.fast, settings)
-        return Drawn(kind, seed, natural.case, natural.fast, slow, [setting], natural.factor)
-    case = dice.choice(HOOKED)
-    if kind == "null":
-        case = dice.choice((GETPPID, SMALL, START, DISPATCH, PRODUCT, PYTHON))
-        fast = "host:threads=1" if case is PRODUCT else "host"
-        return Drawn(kind, seed, case, fast, _with(fast, _shuffled(dice, [], case)))
-    if kind == "single" and dice.random() < 0.4:
-        factor = dice.choice(FACTORS)
-        slow = _with("host", _shuffled(dice, [library], case))
-        return Drawn(kind, seed, case, "host", slow, [library], factor, always=factor, is_loaded=True)
-    names = dice.sample(NAMES, 8)
-    variables = [f"env.{name}={dice.choice(('on', '1', 'strict', 'yes'))}" for name in names]
-    terms, acting, least = _terms(kind, dice, variables)
-    fast = f"host:{library}"
-    slow = _with(fast, _shuffled(dice, acting, case))
-    causes = [] if kind == "outside" else acting
-    return Drawn(kind, seed, case, fast, slow, causes, least, terms, is_loaded=True)
+class _Draw:
+    """turn: how many turns of kinds came before; nth: how many seeds of its kind."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.seed, self.folder, self.dice = seed, folder, random.Random(f"hidden {seed}")
+        self.kind, self.turn = KINDS[seed % len(KINDS)], seed // len(KINDS)
+        self.nth = self.turn * KINDS.count(self.kind) + KINDS[: seed % len(KINDS)].count(self.kind)
+
+    def drawn(self) -> Drawn:
+        if self.kind == "null":
+            case = self.dice.choice(sorted({each.case for each in NATURAL}))
+            return self._of(case, FAST.get(case, "host"), [], 1.0)
+        if self.kind == "single":
+            return self._single()
+        if self.kind == "elsewhere":
+            return self._natural(_cycled(RECORDABLE, self.nth), is_recorded=True)
+        if self.kind == "outside" and self.nth % 2:
+            found = self._of(GETPPID, "host", [], 1.0, is_recorded=True)
+            found.is_filtered = True
+            return found
+        if self.kind == "pair" and self.nth % 4 < 2:
+            return self._two()
+        joint = [each for each in JOINT if each.kind == self.kind]
+        if joint and self.nth % 2:
+            each = _cycled(joint, self.nth // 2)
+            settings = [self._filled(setting) for setting in each.settings]
+            return self._of(each.case, self._filled(each.fast), settings, each.took[0])
+        return self._by_variables()
+
+    def _single(self) -> Drawn:
+        if self.nth % 6 != 5:  # of six in a row five
+            return self._natural(_cycled(NATURAL, self.nth - self.nth // 6))
+        carrier, factor = _cycled(CARRIERS, self.nth // 6), self.dice.choice(FACTORS)
+        if self.nth // 6 % 2:
+            return self._by_variables()
+        setting = self._filled(carrier.setting)
+        found = self._of(carrier.case, "host", [setting], factor)
+        found.carrier, found.always = carrier, factor
+        return found
+
+    def _natural(self, of: Natural, *, is_recorded: bool = False) -> Drawn:
+        return self._of(of.case, self._filled(of.fast), [self._filled(of.setting)], of.took[0], is_recorded=is_recorded)
+
+    def _two(self) -> Drawn:
+        """Of one case in one place, each by something else."""
+        fit = [
+            pair
+            for pair in itertools.combinations(NATURAL, 2)
+            if (pair[0].case, pair[0].fast) == (pair[1].case, pair[1].fast)
+            and pair[0].by != pair[1].by
+            and _beside(*pair) >= LEAST_BESIDE
+        ]
+        low, high = sorted(_cycled(fit, self.turn * 2 + self.nth % 2), key=lambda each: each.took[0])
+        least = _beside(low, high)
+        return self._of(low.case, self._filled(low.fast), [self._filled(each.setting) for each in (low, high)], least)
+
+    def _by_variables(self) -> Drawn:
+        carrier = _cycled(CARRIERS, self.seed)
+        names = self.dice.sample(NAMES, 8)
+        variables = [f"env.{name}={self.dice.choice(('on', '1', 'strict', 'yes'))}" for name in names]
+        terms, acting, least = _terms(self.kind, self.dice, variables)
+        found = self._of(carrier.case, with_settings("host", [self._filled(carrier.setting)]), acting, least)
+        found.carrier, found.terms = carrier, terms
+        if self.kind == "outside":
+            found.causes = []
+        return found
+
+    def _of(self, case: Case, fast: str, causes: list[str], least: float, *, is_recorded: bool = False) -> Drawn:
+        """With harmless settings."""
+        settings = _shuffled(self.dice, causes, case, fast, is_recorded=is_recorded)
+        return Drawn(
+            self.kind, self.seed, case, fast, with_settings(fast, settings), causes, least, is_recorded=is_recorded
+        )
+
+    def _filled(self, setting: str) -> str:
+        return setting.replace("FOLDER", str(self.folder))
+
+
+def _beside(one: Natural, other: Natural) -> float:
+    """The ratio that the lesser one shows beside the other, where times add up."""
+    low, high = sorted((one.took[0], other.took[0]))
+    return 1 + (low - 1) / high
+
+
+def _cycled(held: Iterable[Any], number: int) -> Any:
+    """Each once before one comes again, in an order that is drawn once."""
+    order = [*held]
+    random.Random(f"order of {len(order)}").shuffle(order)
+    return order[number % len(order)]
 
 
 def _terms(kind: str, dice: random.Random, variables: list[str]) -> tuple[Terms, list[str], float]:
-    """What the library adds by which variables, which of them act, and the least ratio that one of these shows."""
+    """What variables add, which of them act, and the least ratio that one of these shows."""
     a, b = (frozenset({each}) for each in variables[:2])
     excess = dice.choice(FACTORS) - 1
     if kind == "pair":
@@ -205,68 +216,52 @@ def _terms(kind: str, dice: random.Random, variables: list[str]) -> tuple[Terms,
     return {a: excess}, variables[:1], 1 + excess
 
 
-def _shuffled(dice: random.Random, causes: list[str], case: Case) -> list[str]:
-    """With harmless settings, each key once."""
-    taken = {each.partition("=")[0] for each in causes}
+def _shuffled(dice: random.Random, causes: list[str], case: Case, fast: str, *, is_recorded: bool) -> list[str]:
+    """With harmless settings, each key once but for those that are lists."""
+    taken = {_key(each) for each in [*causes, *fast.partition(":")[2].split(",")]}
     others = [f"env.{name}={dice.choice(('on', 'off', '1', '0', 'strict'))}" for name in NAMES]
+    fit = [each.setting for each in HARMLESS if case not in each.but_for]
+    if is_recorded:  # what a record has, of what a process can be started with
+        others, fit = [], [each.setting for each in HARMLESS if case not in each.but_for and each.is_recorded]
+    elif fast.startswith("runc"):
+        fit += OF_CONTAINERS
+    pools = [dice.sample(pool, len(pool)) for pool in (others, fit) if pool]
     count, chosen = dice.randint(5, 15), [*causes]
-    pools = [dice.sample(others, len(others)), dice.sample(OTHERS, len(OTHERS))]
-    while len(chosen) < len(causes) + count:
-        setting = dice.choice(pools).pop()
-        key, is_variable = setting.partition("=")[0], setting in OTHERS and setting.startswith(("env.", "last."))
-        if key not in taken and not (is_variable and case is START):
-            taken.add(key)
+    while len(chosen) < len(causes) + count and any(pools):
+        setting = dice.choice([pool for pool in pools if pool]).pop()
+        if _key(setting) not in taken or (_is_list(setting) and _key(setting) in map(_key, chosen)):
+            taken.add(_key(setting))
             chosen.append(setting)
     dice.shuffle(chosen)
-    return chosen
+    return [*_joined(chosen)]
 
 
-def _with(arm: str, settings: list[str]) -> str:
+def _key(setting: str) -> str:
+    return setting.partition("=")[0]
+
+
+def _is_list(setting: str) -> bool:
+    return _key(setting).removeprefix("env.") in LISTS
+
+
+def _joined(settings: list[str]) -> Iterator[str]:
+    """One setting of all entries of a list."""
+    for key in dict.fromkeys(map(_key, settings)):
+        mine = [each.partition("=")[2] for each in settings if _key(each) == key]
+        yield f"{key}={':'.join(mine)}"
+
+
+def with_settings(arm: str, settings: list[str]) -> str:
     return f"{arm}{',' if ':' in arm else ':'}{','.join(settings)}" if settings else arm
 
 
-class Busy(NamedTuple):
-    """Of a case: how long a call takes with the library that does nothing, and a turn of its loop in a call."""
-
-    call_s: float
-    turn_s: float
-
-
 def build(drawn: Drawn, folder: Path, busy: Busy | None) -> None:
-    """All that the arms name. busy: of the case, where its library is to be busy."""
-    for module, code in AT_START.items():
-        (folder / module).mkdir(exist_ok=True)
-        (folder / module / "sitecustomize.py").write_text(code)
-    (folder / "/".join("abcdefghij" * 12)).mkdir(parents=True, exist_ok=True)
-    if drawn.is_loaded and drawn.case.hook and busy:
-        turns = busy.call_s / busy.turn_s
-        conditions = {
-            " && ".join(f'has("{name}", "{value}")' for name, value in sorted(map(_variable, each))): round(
-                share * turns
-            )
-            for each, share in drawn.terms.items()
-        }
-        terms = "\n".join(f"    if ({each}) turns_of_hidden += {count};" for each, count in conditions.items())
-        compile_library(folder / "site.so", drawn.case.hook, round((drawn.always - 1) * turns), terms)
-
-
-def _variable(setting: str) -> tuple[str, str]:
-    name, _, value = setting.removeprefix("env.").partition("=")
-    return name, value
-
-
-def compile_library(path: Path, hook: str, first: int, terms: str = "") -> None:
-    """Raises BackendUnavailable without a C compiler."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        raise BackendUnavailable("there is no C compiler: install one, such as gcc")
-    source = path.with_suffix(".c")
-    source.write_text(LIBRARY.replace("FIRST", str(first)).replace("TERMS", terms))
-    made = [compiler, "-O1", f"-D{hook}", "-shared", "-fPIC", "-o", str(path), str(source), "-ldl"]
-    subprocess.run(made, check=True)
-
-
-AT_START = {  # folder -> what a Python runs at its start that has it in its search path
-    "traced": "import time\nend = time.perf_counter() + 0.004\nwhile time.perf_counter() < end: pass\n",
-    "hooked": "import os\nreal = os.getppid\nos.getppid = lambda: real()\n",
-}
+    """All that the arms name. busy: of the case, where something is to be."""
+    furnish(folder)
+    for name in ("site", "bin"):
+        (folder / name).mkdir(exist_ok=True)
+    if drawn.is_filtered:
+        (folder / "filtered.c").write_text(FILTERED)
+        compiled(folder / "filtered", folder / "filtered.c")
+    if drawn.carrier and drawn.case.hook and busy:
+        keep_busy(folder / drawn.carrier.file, drawn.case.hook, busy, drawn.always - 1, drawn.terms)
