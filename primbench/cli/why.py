@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from functools import partial
@@ -23,15 +22,12 @@ from primbench.cli.options import GroupedCommand, arm_in_words, grouped, primiti
 from primbench.cli.outputs import check_outputs, publish
 from primbench.cli.resuming import check_all_kernels, resuming
 from primbench.cli.study import DEFAULT_SIZES, entries_of_study, refuse_beside_resume, shared_options
-from primbench.compare.sides import identity
-from primbench.environment.fingerprint import collect
 from primbench.errors import INTERRUPTED, InvalidRequest
-from primbench.experiments.study import check_arms
-from primbench.experiments.why.ask import LASTING_S, USUAL_BUDGET_S, in_one_frame
+from primbench.experiments.why.ask import LASTING_S, USUAL_BUDGET_S, in_one_frame, of_records, place_in_words
 from primbench.experiments.why.ingredients import Mixtures
 from primbench.experiments.why.inquiry import inquire
 from primbench.experiments.why.measuring import LOOK_PAIRS, Measuring
-from primbench.experiments.why.recorded import Elsewhere, elsewhere, worst
+from primbench.experiments.why.recorded import worst
 from primbench.report import why as words
 from primbench.report.plain import printable
 from primbench.results import file as results_file
@@ -42,14 +38,12 @@ from primbench.spec.arm import Arm
 from primbench.spec.naming import name_of, options_of
 from primbench.spec.placement import Placement
 from primbench.spec.study import IN_TURN, Study
-from primbench.system.jsonlines import SUFFIXES
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from primbench.cli.resuming import Begun
-    from primbench.environment.fingerprint import Environment
     from primbench.experiments.why.inquiry import Asking
     from primbench.experiments.why.rounds import Purpose
     from primbench.spec.case import Case
@@ -109,7 +103,8 @@ def _of_study(path: str, values: Mapping[str, Any]) -> Study:
     fast, slow, case = worst(path, held)
     again = ["why", in_full(fast), in_full(slow), *options_of(case)]
     check_all_kernels([path], held.header.kernels)
-    check_own(path, [fast, slow], (), again)
+    if not values["own"]:
+        check_own(path, [fast, slow], (), again)
     if not values["quiet"]:
         say(printable(f"{path}: {name_of(case)}, in {slow.name} beside {fast.name}"), err=True)
     return in_one_frame(_study([fast, slow], case, values))
@@ -121,33 +116,18 @@ def _study(arms: list[Arm], case: Case, values: Mapping[str, Any], **fields: Any
 
 def _of_records(named: Sequence[Arm | str], values: Mapping[str, Any]) -> Study:
     """Of two places, one of which at least was recorded, and is settings here. Raises InvalidRequest, and FileError."""
-    here = collect(gpus=False)
-    there = {each: _recorded(each, here, values) for each in named if isinstance(each, str)}
-    arms = [there[each].arm if isinstance(each, str) else each for each in named]
-    check_arms(arms)
-    case = _same_case(there)
-    for path, each in there.items():
-        check_own(path, [each.arm], (), ["why", *map(in_full, arms), *options_of(case)])
-    notes = [f"not tried here, {path}: {', '.join(each.left_out)}" for path, each in there.items() if each.left_out]
-    for note in notes * (not values["quiet"]):
+    for path in (each for each in named if isinstance(each, str)):
+        _refuse(path, OF_A_CASE[1:])
+    study = of_records(named, values["primitives"], values["seed"], partial(_admit, own=values["own"]))
+    for note in study.notes * (not values["quiet"]):
         say(printable(note), err=True)
-    times_s = {each.arm.name: each.times_s for each in there.values()}
-    return in_one_frame(_study(arms, case, values, notes=notes, elsewhere=times_s))
+    return in_one_frame(study)
 
 
-def _same_case(there: Mapping[str, Elsewhere]) -> Case:
-    one, *others = [each.case for each in there.values()]
-    for other in others:
-        if identity(one) != identity(other):
-            raise InvalidRequest(f"{' and '.join(there)}: of unequal cases: {name_of(one)} and {name_of(other)}")
-    return one
-
-
-def _recorded(path: str, here: Environment, values: Mapping[str, Any]) -> Elsewhere:
-    _refuse(path, OF_A_CASE[1:])
-    held = results_file.read(path)
+def _admit(path: str, held: Results, arm: Arm, again: Sequence[str], *, own: bool) -> None:
     check_all_kernels([path], held.header.kernels)
-    return elsewhere(path, held, here, values["primitives"])
+    if not own:
+        check_own(path, [arm], (), again)
 
 
 def _refuse(path: str, options: Collection[str]) -> None:
@@ -164,7 +144,8 @@ def _gone_on_with(held: Results, fast: Arm | str | None, slow: Arm | str | None,
         raise InvalidRequest(f"{values['resume']}: not of `primbench why`: go on with the command that began it")
     check_all_kernels(["--resume", values["resume"]], held.header.kernels)
     named = [each for each in (fast, slow) if isinstance(each, Arm)]
-    check_own(values["resume"], study.arms[2:] or study.arms, named)
+    if named or not values["own"]:
+        check_own(values["resume"], study.arms[2:] or study.arms, named)
     return study
 
 
@@ -212,18 +193,6 @@ def _tell_nothing(asking: Asking) -> None:
     pass
 
 
-def _place_in_words(text: str) -> Arm | str:
-    """An arm, else the name of a file, called as results files are or there. Raises InvalidRequest, also for an unknown
-    runtime.
-    """
-    try:
-        return arm_in_words(text)
-    except InvalidRequest:
-        if text.endswith(SUFFIXES) or os.path.isfile(text):
-            return text
-        raise
-
-
 def _shared() -> Iterator[click.Option]:
     for option in shared_options(LASTING_S):
         if option.name == "time_budget":
@@ -233,12 +202,13 @@ def _shared() -> Iterator[click.Option]:
             yield option
 
 
+_PLACE = parsed("place", lambda text: place_in_words(text, arm_in_words))
 command = GroupedCommand(
     "why",
     callback=_run,
     params=[
         *(
-            click.Argument([name], required=False, type=parsed("place", _place_in_words), metavar=metavar,
+            click.Argument([name], required=False, type=_PLACE, metavar=metavar,
                            shell_complete=complete_arm)
             for name, metavar in (("fast", "FAST|STUDY.jsonl"), ("slow", "SLOW"))
         ),
@@ -246,6 +216,9 @@ command = GroupedCommand(
         grouped("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,
                 help="Sizes to look at: small, medium, large, or a suite's name or file, such as a captured step. "
                      f"Default: {DEFAULT_SIZES}."),
+        grouped("Compare", "--own", is_flag=True,
+                help="Results files that are named are yours: what their settings have run is run without being asked "
+                     "about, as in CI."),
         *_shared(),
     ],
     help="Find the settings that make one place slower than another, and prove it.\n\n"

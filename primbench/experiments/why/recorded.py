@@ -16,7 +16,6 @@ from primbench.compare.pairs import compare
 from primbench.compare.sides import identity, sides_of
 from primbench.environment.difference import difference
 from primbench.errors import InvalidRequest
-from primbench.experiments.why.ask import usual_method
 from primbench.spec import naming
 from primbench.spec.arm import Arm
 from primbench.spec.placement import THREAD_VARIABLES, Placement
@@ -82,8 +81,8 @@ def _slowed(comparison: Comparison) -> Iterator[tuple[float, Decided]]:
 class Elsewhere(NamedTuple):
     """A place that was recorded, as settings here.
 
-    arm: these. case: that was measured in it. times_s: by metric, in each process. left_out: in words, what is
-    otherwise here and no setting moves.
+    arm: these. case: that was measured in it, by the method of there. times_s: by metric, in each process. left_out: in
+    words, what is otherwise here and no setting moves.
     """
 
     arm: Arm
@@ -111,7 +110,7 @@ def elsewhere(path: str, found: Results, here: Environment, wanted: Collection[s
     name = "-".join(re.findall(r"[\w.]+", Path(path).name))
     return Elsewhere(
         arm=Arm(name=name, placement=case.placement, **fields),
-        case=replace(case, arm="", process=0, placement=Placement(), method=usual_method(case.device)),
+        case=replace(case, arm="", process=0, placement=Placement()),
         times_s={metric: [*values.values()] for metric, values in side.numbers[key].items()},
         left_out=[change_in_words(each, "this place", name) for each in left_out],
     )

@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+import primbench
 from primbench.environment.fingerprint import collect
+from primbench.errors import InvalidRequest
 from primbench.experiments.why.measuring import FIRST_PAIR, LOOK_PAIRS, Measuring
 from primbench.experiments.why.recorded import elsewhere, worst
+from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
 from primbench.results import file as results_file
@@ -222,19 +225,31 @@ def test_a_file_of_several_cases_is_asked_about_one_that_is_named(there: Path, r
     assert "2 of its cases are asked about: one of them: --primitive 'gemm --m 4" in refusal("why", "host", there)
 
 
-def test_whether_what_was_recorded_is_so_here_comes_first(
-    there: Path, invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where somebody says yes to its variables."""
-    monkeypatch.setattr("primbench.cli.why.check_own", lambda *_: None)
-    case = "gemm --m 4 --n 4 --k 4 --accumulate float32"
-    result = invoke("why", "host", there, "--primitive", case, "--time-budget", "1ms", "-o", tmp_path / "why.jsonl")
+def test_whether_what_was_recorded_is_so_here_comes_first(there: Path, invoke: Invoke, tmp_path: Path) -> None:
+    """Variables of a file are run where nobody can be asked, as in CI, if it is said to be one's own."""
+    case = ("--primitive", "gemm --m 4 --n 4 --k 4 --accumulate float32", "--time-budget", "1ms")
+    refused = invoke("why", "host", there, *case)
+    assert refused.exit_code == 2
+    assert "name them again: primbench why host host:" in refused.stderr
+    result = invoke("why", "host", there, "--own", *case, "-o", tmp_path / "why.jsonl")
     assert result.exit_code in (0, 1), result.output
     assert result.stdout.split(":")[0] in ("Recorded", "Reproduced", "Not reproduced")
     assert "not tried here" in result.stderr.splitlines()[0]
     study = results_file.read(tmp_path / "why.jsonl").header.study
     assert study is not None
     assert ["there.jsonl"] == [*study.elsewhere]
+
+
+def test_a_file_is_a_place_in_python_too(there: Path) -> None:
+    with pytest.raises(InvalidRequest, match="say own=True where it is yours"):
+        primbench.why("host", there, Gemm(8, 4, 4))
+    with pytest.raises(InvalidRequest, match="measured as it was in the file"):
+        primbench.why(there, "host", backend="numpy")
+    with pytest.raises(InvalidRequest, match="of which problem"):
+        primbench.why("host", "host:umask=0077")
+    found = primbench.why(str(there), "host", Gemm(8, 4, 4), own=True, time_budget_s=1e-3)
+    assert found.recorded is not None
+    assert ("there.jsonl", "host", 8) == (*(arm.name for arm in found.asked), found.case.parameters["m"])
 
 
 @pytest.mark.quiet
