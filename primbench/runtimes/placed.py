@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +30,8 @@ def placed(arm: Arm, folder: Path) -> list[tuple[str, str]]:
     for setting, each in _asked(arm):
         if not _is_name(each):
             found |= dict.fromkeys(_there(arm, setting, each), each.path)
-        elif arm.runtime != "host":
-            found[_mount_point(arm, folder, each.at[0])] = each.path
+        elif not arm.on_host_root:
+            found[f"{_IN_IMAGE}/{each.at[0]}"] = each.path
     return [(path, at) for at, path in found.items()]
 
 
@@ -42,12 +43,16 @@ def in_front(arm: Arm, folder: Path) -> str | None:
     named = {each.at[0]: each.path for _, each in _asked(arm) if _is_name(each)}
     if not named:
         return None
-    if arm.runtime == "host":
-        for name, path in named.items():
-            link = _front(arm, folder) / name
-            link.parent.mkdir(exist_ok=True)
-            link.symlink_to(path)
-    return str(_front(arm, folder))
+    if not arm.on_host_root:
+        return _IN_IMAGE
+    front = caches(folder) / "libraries"  # which all have that are on the host's root
+    front.mkdir()
+    for name, path in named.items():
+        if arm.runtime == "host":
+            (front / name).symlink_to(path)
+        else:
+            shutil.copy(path, front / name)
+    return str(front)
 
 
 def _asked(arm: Arm) -> Iterator[tuple[str, PlacedFile]]:
@@ -55,25 +60,14 @@ def _asked(arm: Arm) -> Iterator[tuple[str, PlacedFile]]:
     for row, value in asked(arm, "files"):
         assert row.files is not None
         for each in row.files(value):
-            if not os.path.exists(each.path):
+            is_there = os.path.isfile if _is_name(each) else os.path.exists
+            if not is_there(each.path):
                 raise InvalidRequest(f"{row.key}: there is no {each.path}", arm=arm.name)
             yield row.key, each
 
 
 def _is_name(file: PlacedFile) -> bool:
     return "/" not in file.at[0]
-
-
-def _front(arm: Arm, folder: Path) -> Path:
-    return caches(folder) / "libraries" if arm.on_host_root else Path(_IN_IMAGE)
-
-
-def _mount_point(arm: Arm, folder: Path, name: str) -> str:
-    point = _front(arm, folder) / name
-    if arm.on_host_root:  # in a folder that all have which are on it
-        point.parent.mkdir(exist_ok=True)
-        point.touch()
-    return str(point)
 
 
 def _there(arm: Arm, setting: str, file: PlacedFile) -> list[str]:

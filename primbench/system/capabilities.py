@@ -19,11 +19,11 @@ _CAPABILITIES = (
 )
 
 
-Kept = Literal["CapEff", "CapBnd"]
+CapabilitySet = Literal["CapEff", "CapBnd"]
 """Those that a process has, and those that it or what it starts may ever have: proc_pid_status(5)."""
 
 
-def capabilities(root: Path, pid: int = 0, kept: Kept = "CapEff") -> list[str]:
+def capabilities(root: Path, pid: int = 0, kept: CapabilitySet = "CapEff") -> list[str]:
     """Those of a process, 0 this one, such as "CAP_SYS_NICE". root: of /proc."""
     mask = int(labelled_value(folder_of(root, pid) / "status", kept), 16)
     names = dict(enumerate(_CAPABILITIES.split()))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes  # noqa: F401 - maps libffi
 import os
+import zlib  # noqa: F401
 from collections.abc import Callable
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,3 +70,21 @@ def test_entries_and_variables_go_in_containers(
     held = ready(in_words(runtime, *words, "name=held")).environment.software.variables
     assert held is not None
     assert ("/usr/local/lib:/usr/lib", False) == (held["LD_LIBRARY_PATH"], "OMP_SCHEDULE" in held)
+
+
+@pytest.mark.parametrize("runtime", ["docker", "podman", "runc", "charliecloud", "apptainer"], indirect=True)
+def test_libraries_of_another_place_go_in_containers(
+    runtime: str, traces: Callable[[], list[str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """One that is found before others, and one that is seen in the place of another: the same, and longer."""
+    folder, mapped = tmp_path_factory.mktemp("other"), Path("/proc/self/maps").read_text().split()
+    found = {name: {each for each in mapped if f"/{name}." in each} for name in ("libz", "libffi")}
+    if not all(found.values()):
+        pytest.skip("this Python brings its own zlib or libffi")
+    for name, (path,) in found.items():
+        (folder / name).write_bytes(Path(path).read_bytes() + b"longer")
+    words = f"libraries=libz.so.1@{folder}/libz+{min(found['libffi'])}@{folder}/libffi"
+    libraries = ready(in_words(runtime, words, "name=other")).environment.software.libraries
+    assert libraries is not None
+    for name in found:
+        assert [(folder / name).stat().st_size] == [each.size_bytes for each in libraries[name]], name

@@ -81,7 +81,10 @@ def compile_library(source: str, path: Path, *options: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def with_other_blas(plain: Path, work: Path) -> Path:
-    """NumPy is linked to /usr/lib/libblas.so.3, which hands on to the wheel's own all but products of float32."""
+    """NumPy is linked to /usr/lib/libblas.so.3, which hands on to the wheel's own all but products of float32.
+
+    libffi is another file, too, which does the same.
+    """
     tree = work / "other-blas"
     clone(plain, tree)
     (wheels,) = tree.glob("usr/local/lib/python*/site-packages/numpy.libs/libscipy_openblas64_-*.so")
@@ -94,6 +97,10 @@ def with_other_blas(plain: Path, work: Path) -> Path:
             os.link(each, tree / "usr/lib" / each.name)
     wheels.unlink()
     wheels.symlink_to("/usr/lib/libblas.so.3")
+    for other in (each for each in tree.glob("usr/lib/**/libffi.so.*") if not each.is_symlink()):
+        same = other.read_bytes()
+        other.unlink()
+        other.write_bytes(same + b"longer")
     return tree
 
 
@@ -162,6 +169,7 @@ def test_why_names_the_library_that_an_image_has_otherwise_by_its_file(
     )
     assert proof["harms"]["low"] > 2
     assert proof["heals"]["low"] > 2
+    assert any("libffi" in each for each in found["ingredients"])
     assert f"image={with_other_blas}" in found["ingredients"]
 
 

@@ -51,7 +51,7 @@ def _is_unread(atom: Atom, row: Setting | None) -> bool:
     """Whether nothing is known to go by it."""
     if row is ENV:
         return not is_for_libraries(atom[1])
-    return row is not None and not row.moves
+    return row is not None and not row.moves and row.cost != "image"  # of which much else is than is moved by itself
 
 
 def _rules(atom: Atom) -> list[str]:

@@ -11,7 +11,9 @@ from primbench.errors import InvalidRequest
 from primbench.experiments.why.frame import Frame
 from primbench.experiments.why.images import are_images, of_images
 from primbench.experiments.why.ingredients import Mixtures
+from primbench.experiments.why.priors import KNOWN, USUAL, weights
 from primbench.spec.arm import Arm, parse_arm
+from primbench.spec.case import Case
 
 SAME = {"usr/lib/libc.so.6": "c", "usr/lib/libgomp.so.1.0.0": "gomp", "usr/lib/numpy/_umath.so": "umath"}
 
@@ -56,6 +58,8 @@ def test_a_library_is_another_whatever_its_version_and_its_folder(tmp_path: Path
     assert expected == ingredients(frame)
     assert {} == frame.left_out
     assert [fast, slow] == frame.others
+    case = Case(primitive="gemm", parameters={}, backend="numpy", device="cpu")
+    assert [USUAL, KNOWN, KNOWN, KNOWN] == weights(Mixtures(frame.base, frame.whole).ingredients, case)
     moved = Mixtures(frame.base, frame.whole).arm(frozenset([1]))
     assert (fast.image, 1) == (moved.image, moved.placement.threads)
     assert [f"{tmp_path}/{where}/" for where in ("b", "a", "a")] == [
