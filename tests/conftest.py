@@ -214,7 +214,7 @@ def damaged(corrupt: Callable[[Path, int], str]) -> list[tuple[str, Place]]:
 def faulty_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for PYTHONPATH: a copy of the package that has the primitive ``faulty``, too."""
     folder = tmp_path_factory.mktemp("copy")
-    shutil.copytree(ROOT / "primbench", folder / "primbench", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "primbench", folder / "primbench")
     shutil.copy(ROOT / "tests/primbench/fixtures/faulty.py", folder / "primbench/kernels/faulty.py")
     return folder
 

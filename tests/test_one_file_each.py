@@ -124,7 +124,7 @@ SUITE = """gemm = [{ m = 16, n = 16, k = 16 }]
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tree")
-    shutil.copytree(ROOT / "primbench", folder / "primbench", ignore=shutil.ignore_patterns("__pycache__", "reference"))
+    shutil.copytree(ROOT / "primbench", folder / "primbench", ignore=shutil.ignore_patterns("reference"))
     (folder / "primbench/causes/own.py").write_text(CAUSE)
     (folder / "primbench/backends/plain.py").write_text(BACKEND)
     (folder / "primbench/runtimes/session.py").write_text(RUNTIME)

@@ -26,7 +26,7 @@ def example() -> str:
 def tree(example: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package as it is installed, with one file more, and one whose kernel is wrong."""
     folder = tmp_path_factory.mktemp("tree")
-    shutil.copytree(ROOT / "primbench", folder / "primbench", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "primbench", folder / "primbench")
     shutil.copy(ROOT / "pyproject.toml", folder)
     shutil.copy(ROOT / "tests/kernels/test_conformance.py", folder)
     (folder / "primbench/kernels/toy.py").write_text(example)

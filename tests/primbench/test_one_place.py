@@ -134,7 +134,7 @@ json.dump({
 
 
 def test_a_new_metric_is_one_entry(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "primbench", tmp_path / "primbench", ignore=shutil.ignore_patterns("__pycache__", "*.xz"))
+    shutil.copytree(ROOT / "primbench", tmp_path / "primbench", ignore=shutil.ignore_patterns("*.xz"))
     table = tmp_path / "primbench/results/metrics.py"
     table.write_text(table.read_text().replace("_ALL = (\n", NEW))
     made = subprocess.run(
