@@ -165,7 +165,7 @@ class _Draw:
         return self._of(low.case, self._filled(low.fast), [self._filled(each.setting) for each in (low, high)], least)
 
     def _by_variables(self) -> Drawn:
-        carrier = _cycled(CARRIERS, self.seed)
+        carrier = _cycled(CARRIERS, self.nth)
         names = self.dice.sample(NAMES, 8)
         variables = [f"env.{name}={self.dice.choice(('on', '1', 'strict', 'yes'))}" for name in names]
         terms, acting, least = _terms(self.kind, self.dice, variables)
