@@ -28,6 +28,7 @@ from primbench.experiments.why.ingredients import Mixtures
 from primbench.experiments.why.inquiry import inquire
 from primbench.experiments.why.measuring import LOOK_PAIRS, Measuring
 from primbench.experiments.why.recorded import worst
+from primbench.experiments.why.replay import replayed
 from primbench.report import why as words
 from primbench.report.plain import printable
 from primbench.results import file as results_file
@@ -64,6 +65,8 @@ OF_A_CASE = (
 def _run(fast: Arm | str | None, slow: Arm | str | None, **values: Any) -> None:
     if values["resume"] is not None:
         refuse_beside_resume()
+    elif values["replay"]:
+        raise InvalidRequest("--replay: of which file? primbench why --resume why.jsonl --replay")
     with resuming(values["resume"]) as begun:
         study = _gone_on_with(begun.held, fast, slow, values) if begun else _asked(fast, slow, values)
         check_outputs(values)
@@ -168,6 +171,8 @@ def _carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any]) -> 
             ends_s=ends_s,
         )
         inquiry, ended = inquire(measuring, tell)
+        if values["replay"] and ended is None:
+            inquiry = replayed(inquiry, measuring)
     publish(words.document(inquiry), lambda: words.text(inquiry), values)
     if ended is not None:
         sys.exit(ended.code if isinstance(ended, SystemExit) else INTERRUPTED)
@@ -219,6 +224,9 @@ command = GroupedCommand(
         grouped("Compare", "--own", is_flag=True,
                 help="Results files that are named are yours: what their settings have run is run without being asked "
                      "about, as in CI."),
+        grouped("Compare", "--replay", is_flag=True,
+                help="With --resume of a file that all is asked of: measure what is proven in it once more, in fresh "
+                     "pairs, and say whether it is there again."),
         *_shared(),
     ],
     help="Find the settings that make one place slower than another, and prove it.\n\n"
@@ -238,5 +246,6 @@ command = GroupedCommand(
          "primbench why host podman --sizes step.toml\n"
          "primbench why study.jsonl\n"
          "primbench why host there.jsonl\n"
-         "primbench why --resume why.jsonl",
+         "primbench why --resume why.jsonl\n"
+         "primbench why --resume why.jsonl --replay",
 )  # fmt: skip

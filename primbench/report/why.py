@@ -14,6 +14,7 @@ from primbench.report.document import Check, Document, Note, Page, Section, Tabl
 from primbench.report.figures.waterfall import waterfall
 from primbench.report.step import step
 from primbench.report.verdicts import heading
+from primbench.runtimes.programs import chooses
 from primbench.spec.arm import format_arm, words_of
 from primbench.spec.naming import name_of, options_of
 from primbench.units import UNKNOWN, format_percent, format_time
@@ -78,7 +79,14 @@ def answer(found: Inquiry) -> str:
     counted = f"{_count(known.places, 'place')}, {_count(known.pairs, 'pair')}, {format_time(found.took_s)}"
     unfinished = "" if known.final else "; cut off before all was asked"
     return " ".join(
-        [*_recorded(found), f"{_effect(found)}.", *_both_ways(found), *_framing(found), f"{counted}{unfinished}."]
+        [
+            *_recorded(found),
+            f"{_effect(found)}.",
+            *_both_ways(found),
+            *_framing(found),
+            *_replayed(found),
+            f"{counted}{unfinished}.",
+        ]
     )
 
 
@@ -152,6 +160,16 @@ def _framing(found: Inquiry) -> Iterator[str]:
             f"As they were asked about: {_ratio(framing.asked)} times as long in {asked}; what stands for them differs "
             f"from these by {_ratio(framing.entering)} and {_ratio(framing.leaving)}."
         )
+
+
+def _replayed(found: Inquiry) -> Iterator[str]:
+    """Whether what was proven was there again, where that was asked."""
+    words = {True: "there again", False: "not there any more", None: "not told by the pairs that were run"}
+    if found.replayed and all(found.replayed):
+        yield "Replayed: the same."
+    elif found.replayed:
+        each = zip(found.conclusion.proofs, found.replayed, strict=True)
+        yield f"Replayed: {', '.join(f'{_set(found, proof.differences)} {words[same]}' for proof, same in each)}."
 
 
 def _suspected(found: Inquiry) -> str:
@@ -265,6 +283,9 @@ def _commands(found: Inquiry) -> Iterator[str]:
         words = dict.fromkeys(map(words_of, (found.fast, harmed, healed, found.slow)))
         compared = [word for each in words for word in ("--arm", each)]
         yield f"proof: {shlex.join(['primbench', 'study', *compared, *asked])}"
+    if found.file and found.conclusion.final and found.conclusion.proofs:
+        own = ["--own"] * any(map(chooses, found.asked))
+        yield f"replay: {shlex.join(['primbench', 'why', '--resume', found.file, '--replay', *own])}"
     yield f"again: {shlex.join(['primbench', 'why', *map(format_arm, found.asked), *asked])}"
 
 

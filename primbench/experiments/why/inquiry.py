@@ -63,6 +63,11 @@ class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
     place, in the order of the proofs; None where no time was left to measure that."""
     mends: list[Mend] = []
     """What to do about each ingredient that is proven to slow the slow place."""
+    file: str = ""
+    """With every pair, by which it can be gone on with; "" is none."""
+    replayed: list[bool | None] = []
+    """Of each proof, in their order, whether it was there in pairs that were measured anew once all was asked; None
+    where these were too few."""
 
 
 class Asking(NamedTuple):
@@ -117,6 +122,7 @@ def inquire(measuring: Measuring, tell: Callable[[Asking], None]) -> tuple[Inqui
         framing=framing,
         notes=study.notes,
         steps=parts,
+        file=str(measuring.writer.path) if measuring.writer else "",
         mends=[*mends(conclusion.proofs, mixtures, *measuring.environments())],
     ), ended
 

@@ -222,6 +222,13 @@ class Measuring:
             raise InvalidRequest(f"the file has {strange.pop()} where this primbench asks for others: begin anew")
         return [*self._observations(asked, arms)]
 
+    @property
+    def next_pair(self) -> int:
+        """The first of a round of which the file holds nothing."""
+        numbers = [each.case.process for each in self.found.records if each.case.process not in steps.PROCESSES]
+        pair = max(numbers, default=0) + 1 - FIRST_PAIR
+        return max(0, pair + pair % 2)
+
     def is_held(self, asked: Round) -> bool:
         """Whether any of its pairs has begun."""
         return any(map(self._recorded, _processes(asked)))

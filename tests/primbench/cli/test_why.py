@@ -101,6 +101,7 @@ def test_a_study_is_not_gone_on_with_and_is_none_of_those(asked: tuple[Path, Res
     ("arguments", "words"),
     [
         (("host",), "two places are asked about"),
+        ((*PLACES, *CASE, "--replay"), "--replay: of which file?"),
         (PLACES, "of which case?"),
         (("host", "host:name=again", *CASE), "no setting is different"),
         (("host", "host", *CASE), "no setting is different"),
