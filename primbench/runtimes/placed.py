@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from primbench.errors import InvalidRequest
 from primbench.runtimes.hostroot import caches
-from primbench.spec.arm import Arm, asked
+from primbench.spec.arm import Arm, asked, is_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +73,7 @@ def _is_name(file: PlacedFile) -> bool:
 def _there(arm: Arm, setting: str, file: PlacedFile) -> list[str]:
     """Of the places in which it is to be seen those that there are, links followed, where the root can be looked at."""
     root = "/" if arm.on_host_root else str(arm.image)
-    if not os.path.isdir(root):
+    if not is_folder(root):
         return [*file.at]
     found = dict.fromkeys(filter(None, (inside(Path(root), each) for each in file.at)))
     if not found:

@@ -301,6 +301,11 @@ def in_words(arm: Arm, field: str) -> str:
     return SETTINGS[field].said(getattr(arm, field))
 
 
+def is_folder(image: str | None) -> bool:
+    """Whether an image is a folder of this machine, named in full."""
+    return image is not None and os.path.isabs(image) and os.path.isdir(image)
+
+
 def apart(one: Arm, other: Arm) -> Iterator[tuple[str, str, str]]:
     """What no setting moves: that the runtimes, the machines or the images are others, unless these are folders here,
     the files of which can be moved. What it is, and that of each.
@@ -309,6 +314,6 @@ def apart(one: Arm, other: Arm) -> Iterator[tuple[str, str, str]]:
         yield "the runtimes are", one.runtime, other.runtime
     for field, row in SETTINGS.items():
         here, there = getattr(one, field), getattr(other, field)
-        is_fixed = row.is_place or (row.cost == "image" and not all(map(os.path.isdir, (str(here), str(there)))))
+        is_fixed = row.is_place or (row.cost == "image" and not (is_folder(here) and is_folder(there)))
         if here != there and row is not ENV and is_fixed:
             yield f"{row.key} is", str(here), str(there)

@@ -18,6 +18,7 @@ from primbench.environment.libraries import is_c_library, name_of
 from primbench.errors import InvalidRequest
 from primbench.experiments.why.frame import Frame
 from primbench.runtimes.placed import inside
+from primbench.spec.arm import is_folder
 from primbench.spec.settings.libraries import called, in_words, needed
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def are_images(fast: Arm, slow: Arm) -> bool:
     ):
         return False
     for arm in (fast, slow):
-        if not os.path.isdir(str(arm.image)):
+        if not is_folder(arm.image):
             raise InvalidRequest(
                 f"{fast.name} and {slow.name}: image={arm.image} is no folder, whose files can be moved: unpack both, "
                 "as by `docker export` or `podman export`, and name the folders, by runc, crun, charliecloud or "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes  # noqa: F401 - maps libffi
 import os
 import re
 import shutil
@@ -122,6 +123,29 @@ def test_a_worker_has_what_comes_before_others(runtime: str, tmp_path: Path) -> 
     finally:
         worker.end()
     assert [(tmp_path / "libz.so.1").stat().st_size] == [each.size_bytes for each in libraries["libz"]]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who alone binds files")
+def test_a_worker_on_the_host_has_a_library_in_the_place_of_another(tmp_path: Path) -> None:
+    """And nobody else."""
+    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libffi." in line}
+    if not mapped:
+        pytest.skip("Python brings its own libffi")
+    (path,) = mapped
+    (tmp_path / "other").write_bytes(Path(path).read_bytes() + b"longer")
+    arm = parse_arm(f"host:libraries={path}@{tmp_path}/other")
+    worker = WorkerProcess(Start(backend="numpy", device="cpu"), arm=arm)
+    try:
+        libraries = worker.ready.environment.software.libraries or {}
+    except BackendUnavailable as refused:
+        if "mounting" in str(refused):
+            pytest.skip(str(refused))
+        raise
+    finally:
+        worker.end()
+    size = (tmp_path / "other").stat().st_size
+    assert [size] == [each.size_bytes for each in libraries["libffi"]]
+    assert size != Path(path).stat().st_size
 
 
 @compiled
