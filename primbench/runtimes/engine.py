@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from primbench.spec.arm import Arm
 
-MECHANISMS = frozenset({"image", "surroundings", "overlays", "files"})
+MECHANISMS = frozenset({"image", "surroundings", "overlays", "binds", "files"})
 """Beside the client's own options."""
 
 NEEDS_RUNC = "crun refuses a machine whose control groups are v1 and v2 at once: use runc"

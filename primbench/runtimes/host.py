@@ -27,7 +27,9 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
 
 RUNTIME = Runtime(
     rank=0,
-    mechanisms=frozenset({"group", "groups", "process", "surroundings", "mounts", "overlays", "files", "ranks"}),
+    mechanisms=frozenset(
+        {"group", "groups", "process", "surroundings", "mounts", "overlays", "binds", "files", "ranks"}
+    ),
     found=found,
     launch=launch,
     gpus="see nvidia-smi",

@@ -66,7 +66,8 @@ def read_only(arm: Arm, but: Iterable[Path] = ()) -> list[Path]:
     Raises InvalidRequest where such a word cannot say it.
     """
     folders = bound_folders()
-    own = {Path(each) for kind in ("mounts", "overlays") for _, paths in asked(arm, kind) for each in paths}
+    placed = (each for kind in ("mounts", "overlays", "binds") for _, paths in asked(arm, kind) for each in paths)
+    own = {Path(each.rpartition(":")[2]) for each in placed}
     points = [each for each in (*folders, *mounted_below(folders)) if each not in own.union(but)]
     for point in points:
         if re.search("[:,\n]", str(point)):

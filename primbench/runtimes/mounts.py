@@ -11,7 +11,7 @@ import subprocess
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from primbench.errors import BackendUnavailable
+from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.runtimes.invocation import ANSWERS_WITHIN_S
 from primbench.runtimes.leftovers import clear
 from primbench.runtimes.placed import placed
@@ -36,7 +36,7 @@ class Bind(NamedTuple):
 
 def binds(arm: Arm, folder: Path) -> list[Bind]:
     """All that a container is given beside its root. folder: the launch's. Raises InvalidRequest where it cannot be."""
-    shown = [Bind(merged, path, is_read_only=False) for merged, path in overlays(arm, folder)]
+    shown = [Bind(source, point, is_read_only=False) for source, point in [*overlays(arm, folder), *_elsewhere(arm)]]
     return shown + [Bind(path, at, is_read_only=True) for path, at in placed(arm, folder)]
 
 
@@ -46,12 +46,30 @@ def overlays(arm: Arm, folder: Path) -> list[tuple[str, str]]:
     return [(str(folder / f"overlay-{number}" / "merged"), path) for number, path in enumerate(paths)]
 
 
+def _elsewhere(arm: Arm) -> list[tuple[str, str]]:
+    """Folders of this machine, and where each is seen."""
+    words = (each.partition(":") for _, found in asked(arm, "binds") for each in found)
+    return [(source, point) for source, _, point in words]
+
+
+def _check_hides_none(arm: Arm, folder: Path) -> None:
+    """Raises InvalidRequest where one is seen in the place of the launch's, and would be left with files of it."""
+    for _, point in _elsewhere(arm):
+        if point == "/" or point in map(str, folder.parents):
+            raise InvalidRequest(
+                f"a mount on {point} hides {folder}, by which workers are started: set TMPDIR to another folder where "
+                "primbench is started",
+                arm=arm.name,
+            )
+
+
 @contextlib.contextmanager
 def mounted(arm: Arm, folder: Path) -> Iterator[None]:
     """With fuse-overlayfs at work, and on the host with the arm's folders in place, for this process and its own alone.
 
-    Raises BackendUnavailable where they cannot be had.
+    Raises BackendUnavailable where they cannot be had, InvalidRequest where one hides the folder of the launch.
     """
+    _check_hides_none(arm, folder)
     shown = overlays(arm, folder)
     try:
         for merged, path in shown:
@@ -114,6 +132,6 @@ def _on_the_host(arm: Arm, folder: Path) -> list[tuple[str, Callable[[], None]]]
     in_memory = [each for _, found in asked(arm, "mounts") for each in found]
     return [
         *((path, partial(move, merged, path)) for merged, path in overlays(arm, folder)),
-        *((at, partial(bind, path, at)) for path, at in placed(arm, folder)),
+        *((at, partial(bind, path, at)) for path, at in [*_elsewhere(arm), *placed(arm, folder)]),
         *((path, partial(mount_tmpfs, path)) for path in in_memory),
     ]

@@ -28,7 +28,7 @@ from primbench.system.inputs import opened
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MECHANISMS = frozenset({"oci", "image", "process", "surroundings", "overlays", "files"})
+MECHANISMS = frozenset({"oci", "image", "process", "surroundings", "overlays", "binds", "files"})
 
 FILTERS = Path(__file__).parent / "filters"
 """The filters of Docker and Podman, each with its origin."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ctypes  # noqa: F401 - maps libffi
 import os
+import shutil
+import tempfile
 import zlib  # noqa: F401
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from primbench.errors import InvalidRequest
 from primbench.runtimes.table import known
 from primbench.spec.arm import parse_arm
 from primbench.spec.settings import FIELDS
@@ -58,6 +61,33 @@ def test_a_container_has_all_that_its_runtime_can_set(runtime: str, traces: Call
     assert {"rlimit-data", "rlimit-stack"} <= {*able}
     found = ready(in_words(runtime, *(f"{key}={HELD[key][0]}" for key in able), "name=held"))
     assert {key: HELD[key][2] for key in able} == {key: fact(found, HELD[key][1]) for key in able}
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+MOUNTING = ["docker", "podman", "runc", "apptainer", "host"]  # Charliecloud shows what TMPDIR names at /tmp
+
+
+@pytest.mark.parametrize("runtime", MOUNTING, indirect=True)
+def test_a_folder_is_seen_elsewhere(runtime: str, in_memory: Path, traces: Callable[[], list[str]]) -> None:
+    found = ready(in_words(runtime, f"mount={in_memory}:/srv", "env.TMPDIR=/srv", "name=held")).environment.confinement
+    assert "tmpfs on /srv" == (found.filesystems or {})["temporary files"]
+    assert not [*in_memory.iterdir()]
+
+
+def test_what_is_mounted_over_the_launchs_own_folder_is_refused(
+    in_memory: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with pytest.raises(InvalidRequest, match="by which workers are started: set TMPDIR to another folder"):
+        ready(f"host:mount={in_memory}:{tmp_path}")
+    assert not [*in_memory.iterdir()]
 
 
 @pytest.mark.parametrize("runtime", ["podman", "runc"], indirect=True)

@@ -29,6 +29,29 @@ def _overlay_root(container: Container, root: str) -> None:
         container.is_overlay = True
 
 
+def _mounts(text: str) -> tuple[str, ...]:
+    """Raises InvalidRequest."""
+    found = tuple(text.split("+"))
+    for each in found:
+        source, colon, point = each.partition(":")
+        if not colon:
+            raise InvalidRequest(f"{each!r}: a folder and where it is seen, as in /mnt/nfs/scratch:/scratch")
+        path(source)
+        path(point)
+    return found
+
+
+def _point_of(mount: str) -> str:
+    return mount.rpartition(":")[2]
+
+
+def _at_different_points(found: tuple[str, ...], arm: Any) -> str | None:
+    points = [*map(_point_of, found)]
+    others = {*arm.tmpfs, *arm.fuse_overlay}
+    twice = next((each for each in points if points.count(each) > 1 or each in others), None)
+    return f"mount: {twice} is named twice as where something is seen" if twice else None
+
+
 def _in_memory(container: Container, folders: tuple[str, ...]) -> None:
     for folder in folders:
         mount = {"destination": folder, "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev", "mode=1777"]}
@@ -130,6 +153,13 @@ ROWS = (
         shows=(("confinement", "root_filesystem"), ("confinement", "filesystems")),
         moves=OF_FILES, without=lambda arm: {"root": "bind" if arm.root == "overlay" else arm.root},
         ingredient=ContainerIngredient("overlay root", "bind", lambda engine, room: "overlay"),
+    ),
+    Setting(
+        "mount", "mounts", tuple[str, ...], "Folders of this machine that are seen at other places, too.",
+        "/mnt/nfs/scratch:/scratch", parse=_mounts, write=write_names, default=(), named=_point_of,
+        check=_at_different_points,
+        seen_to=("binds",), rule="files",
+        moves=OF_FILES, programs=bool,
     ),
     Setting(
         "tmpfs", "tmpfs", tuple[str, ...], "Empty folders in memory.", "/data+/scratch",

@@ -40,6 +40,10 @@ DIFFERENT = {
         ["no cap-drop=KILL", "cap-drop=SYS_NICE", "cap-drop=CHOWN"],
         "runc",
     ),
+    ("host:mount=/a:/d", "host:mount=/b:/d+/x:/e,tmpfs=/f"): (
+        ["mount=/b:/d", "mount=/x:/e", "tmpfs=/f"],
+        "host:mount=/b:/d",
+    ),
     ("host", "host:first.PATH=/a:/b,env.LD_PRELOAD=/x.so"): (
         ["first.PATH=/a", "first.PATH=/b", "env.LD_PRELOAD=/x.so"],
         "host:first.PATH=/a",

@@ -24,8 +24,7 @@ OF_AN_ARM = {"image", "runtime_there", "variables"}
 WORDS = {
     *("host", "node", "python", "cpus", "cpuset", "mems", "memory_bytes", "niceness", "seccomp"),
     *("network", "ipc", "cgroup", "root", "tmpfs", "gpus", "context", "namespace", "policy", "affinity", "unset"),
-    "packages",
-    "libraries",
+    *("packages", "libraries", "mounts"),
 }
 """Names that are words for something else, too: of these only what is read of an arm counts."""
 ARMS = re.compile(r"(.*\.)?(arm|there)")
