@@ -22,7 +22,7 @@ from primbench.spec.arm import is_folder
 from primbench.spec.settings.libraries import called, in_words, needed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from primbench.environment.libraries import Library
     from primbench.spec.arm import Arm
@@ -60,8 +60,9 @@ def of_images(fast: Arm, slow: Arm, mapped: Callable[[Arm], list[Library]]) -> F
     Raises InvalidRequest where no library is another, nor any setting.
     """
     sides = (_Side(fast, mapped(fast)), _Side(slow, mapped(slow)))
+    matched = _matched(*sides)
     is_other_c = not _are_equal(*(side.here(side.c_library) for side in sides))
-    pairs = [each for each in _pairs(*sides) if not (is_other_c and _is_of_c(*each))]
+    pairs = [each for each in matched if _are_moved(each, sides, without_c=is_other_c)]
     if not pairs and replace(fast, image=slow.image, name=slow.name) == slow:
         raise InvalidRequest(
             f"{fast.name} and {slow.name}: the libraries that are mapped are the same files: what else their images "
@@ -72,7 +73,21 @@ def of_images(fast: Arm, slow: Arm, mapped: Callable[[Arm], list[Library]]) -> F
         for number, (side, other) in enumerate((sides, sides[::-1]))
     )
     left = {"the C library": "it, its loader and what comes with it belong together"} if is_other_c else {}
-    return Frame(fast, slow, base, whole, left)
+    return Frame(fast, slow, base, whole, left | _of_one_alone(sides, matched, (base, whole)))
+
+
+def _of_one_alone(
+    sides: tuple[_Side, _Side], matched: Sequence[tuple[str, str]], arms: tuple[Arm, Arm]
+) -> dict[str, str]:
+    """Libraries that one maps and the other does not, with that."""
+    found = {side: side.alone([pair[number] for pair in matched], arms) for number, side in enumerate(sides)}
+    return {", ".join(names): f"mapped in {side.arm.name} alone" for side, names in found.items() if names}
+
+
+def _are_moved(pair: tuple[str, str], sides: tuple[_Side, _Side], *, without_c: bool) -> bool:
+    is_of_c = any(_OF_C.fullmatch(os.path.basename(each)) for each in pair)
+    fast, slow = (side.here(path) for side, path in zip(sides, pair, strict=True))
+    return not (without_c and is_of_c) and not _are_equal(fast, slow)
 
 
 class _Side:
@@ -92,6 +107,12 @@ class _Side:
         found = inside(self._root, path)
         return found if found in self.paths else None
 
+    def alone(self, matched: Sequence[str], arms: Iterable[Arm]) -> list[str]:
+        """Names of what it maps and the other does not, nor is moved with what needs it."""
+        moved = ":".join(each for arm in arms for each in arm.libraries)
+        left = (each for each in self.paths if each not in matched and self.here(each) not in moved)
+        return [os.path.basename(each) for each in left]
+
     def with_own(self, other: _Side, libraries: Sequence[tuple[str, list[str]]]) -> Arm:
         """The place with its libraries as settings, each where both look for it, and with what the other has not."""
         alone = {name: file for name, file in self.named.items() if name not in other.named}
@@ -100,13 +121,13 @@ class _Side:
         return replace(self.arm, name=f"{self.arm.name} by libraries", libraries=(*self.arm.libraries, *own))
 
 
-def _pairs(fast: _Side, slow: _Side) -> Iterator[tuple[str, str]]:
-    """Those that are one library by name, else by where they are found, and not one file."""
+def _matched(fast: _Side, slow: _Side) -> list[tuple[str, str]]:
+    """Those that are one library by name, else by where they are found."""
     found = dict[str, str]()
     for here, there in _candidates(fast, slow):
         if here and there and here not in found and there not in found.values():
             found[here] = there
-    yield from (each for each in found.items() if not _are_equal(fast.here(each[0]), slow.here(each[1])))
+    return [*found.items()]
 
 
 def _candidates(fast: _Side, slow: _Side) -> Iterator[tuple[str | None, str | None]]:
@@ -114,10 +135,6 @@ def _candidates(fast: _Side, slow: _Side) -> Iterator[tuple[str | None, str | No
     yield from ((path, named.get(name_of(path))) for path in fast.paths)
     yield from ((path, slow.led_to(path)) for path in fast.paths)
     yield from ((fast.led_to(path), path) for path in slow.paths)
-
-
-def _is_of_c(*paths: str) -> bool:
-    return any(_OF_C.fullmatch(os.path.basename(each)) for each in paths)
 
 
 def _are_equal(one: str, other: str) -> bool:

@@ -87,6 +87,15 @@ def test_the_c_library_is_not_moved_nor_what_comes_with_it(tmp_path: Path) -> No
     assert [f"image={tmp_path}/b", library] == ingredients(frame)
 
 
+def test_what_only_one_image_maps_is_said_to_stay(tmp_path: Path) -> None:
+    """As an allocator that is preloaded in the one."""
+    fast = image(tmp_path, "a", SAME | {"usr/lib/libz.so.1": "z"})
+    slow = image(tmp_path, "b", SAME | {"usr/lib/libz.so.1": "Z", "usr/lib/libjemalloc.so.2": "j"})
+    frame = framed(fast, slow)
+    assert {"libjemalloc.so.2": "mapped in b alone"} == frame.left_out
+    assert len(ingredients(frame)) == 2
+
+
 def test_where_no_library_is_another_nothing_can_be_moved(tmp_path: Path) -> None:
     """But for a setting: beside the rest of the image that is one thing more."""
     fast, slow = (image(tmp_path, name, SAME) for name in "ab")
