@@ -31,7 +31,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     can, or follow one another. notes: what is to be known of the arms. published: what was found before of the cases.
     why: whether it asks why its second arm is slower, in further arms with some settings of it and all others of the
     first. elsewhere: of an arm that stands for a place which a file was recorded in: by metric, seconds in
-    each process there.
+    each process there. ingredients: what it asks about, in words, by whose numbers its further arms are named.
     """
 
     title: str = ""
@@ -46,6 +46,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     published: Published | None = None
     why: bool = False
     elsewhere: dict[str, dict[str, list[float]]] = {}
+    ingredients: list[str] = []
 
 
 AGAIN = " (again)"

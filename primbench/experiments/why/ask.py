@@ -216,7 +216,15 @@ def in_one_frame(study: Study) -> Study:
     frame = of_images(fast, slow, partial(_mapped, study.cases[0])) if is_of_images else framed(fast, slow, refused)
     notes = [f"not moved: {what}: {reason}" for what, reason in frame.left_out.items()]
     arms = [frame.base, frame.whole, *frame.others]
-    return replace(study, arms=arms, pairs=LOOK_PAIRS, why=True, other_builds=True, notes=[*study.notes, *notes])
+    return replace(
+        study,
+        arms=arms,
+        pairs=LOOK_PAIRS,
+        why=True,
+        other_builds=True,
+        notes=[*study.notes, *notes],
+        ingredients=[each.words for each in Mixtures(*arms[:2]).ingredients],
+    )
 
 
 def _mapped(case: Case, arm: Arm) -> list[Library]:

@@ -82,14 +82,13 @@ class Asking(NamedTuple):
 def inquire(measuring: Measuring, tell: Callable[[Asking], None]) -> tuple[Inquiry, BaseException | None]:
     """What was found until nothing was left to ask, or no time, and what cut it off, None where nothing did.
 
-    tell: is called before each round. Raises InvalidRequest where no setting is different, BackendUnavailable where no
-    case runs in both places.
+    tell: is called before each round. Raises InvalidRequest where no setting is different, or not those of the file;
+    BackendUnavailable where no case runs in both places.
     """
     from primbench.experiments.why.investigation import Investigation
 
     study, mixtures = measuring.study, measuring.mixtures
-    if not mixtures.ingredients:
-        raise InvalidRequest(f"{mixtures.fast.name} and {mixtures.slow.name}: no setting is different: nothing to ask")
+    _check(measuring)
     likely = weights(mixtures.ingredients, measuring.asked.case)
     investigation = Investigation(len(likely), seed=study.seed, weights=likely)
     asked, ended, framing, parts = None, None, None, list[StepComparison | None]()
@@ -125,6 +124,21 @@ def inquire(measuring: Measuring, tell: Callable[[Asking], None]) -> tuple[Inqui
         file=str(measuring.writer.path) if measuring.writer else "",
         mends=[*mends(conclusion.proofs, mixtures, *measuring.environments())],
     ), ended
+
+
+def _check(measuring: Measuring) -> None:
+    """Raises InvalidRequest where there is nothing to ask, or the numbers of what is asked are no longer the file's."""
+    mixtures, found = measuring.mixtures, measuring.found.header
+    words = [each.words for each in mixtures.ingredients]
+    if not words:
+        raise InvalidRequest(f"{mixtures.fast.name} and {mixtures.slow.name}: no setting is different: nothing to ask")
+    if measuring.study.ingredients and measuring.study.ingredients != words:
+        began, now = ("; ".join(each) for each in (measuring.study.ingredients, words))
+        version = found.environment.primbench_version
+        raise InvalidRequest(
+            f"begun by primbench {version} about {began}, and this one asks here about {now}: its pairs are of other "
+            "places: begin anew with -o"
+        )
 
 
 def _pause(measuring: Measuring, asked: Round, took_s: float) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from msgspec.structs import replace
 
 import primbench
 from primbench.environment.fingerprint import collect
@@ -114,6 +115,21 @@ def test_what_cannot_be_asked_is_refused(arguments: tuple[str, ...], words: str,
 
 def test_another_place_is_not_what_a_file_was_begun_with(asked: tuple[Path, Result], refusal: Refusal) -> None:
     assert "--resume: a study goes on with" in refusal("why", "host", "host:threads=2", "--resume", asked[0])
+
+
+def test_what_a_file_asks_about_by_other_numbers_is_not_gone_on_with(
+    asked: tuple[Path, Result], refusal: Refusal, tmp_path: Path
+) -> None:
+    """As of another version, or where an inherited PATH is another one: made here by the header alone."""
+    found = results_file.read(asked[0])
+    assert found.header.study is not None
+    assert found.header.study.ingredients == ["umask=0077", "threads=1"]
+    study = replace(found.header.study, ingredients=["threads=1", "umask=0077"])
+    lines: list[Line] = [replace(found.header, study=study), *found.workers, *found.records]
+    path = tmp_path / "other.jsonl"
+    path.write_bytes(b"".join(map(encode, lines)))
+    for command in (("why", "--resume", path), ("report", path, "-o", "-")):
+        assert "about threads=1; umask=0077, and this one asks here about umask=0077; threads=1" in refusal(*command)
 
 
 CHOOSING, WORST = "host:env.PYTHONPATH=/tmp/x", "host:nofile=4096,umask=0077"
