@@ -121,9 +121,9 @@ def test_parts_are_measured_with_the_cache_that_the_step_leaves_them(
 FAR = f"reuse_bytes = {2**50}"
 OWN = f"""
 gemm = [
-  {{ set = "parts", count = 2, id = "old", m = 512, n = 512, k = 512 }},
-  {{ set = "parts", count = 3, id = "near", m = 512, n = 512, k = 512, reuse_bytes = 0 }},
-  {{ set = "parts", count = 4, id = "far", m = 512, n = 512, k = 512, {FAR} }},
+  {{ set = "parts", count = 2, id = "old", m = 2, n = 1024, k = 1024 }},
+  {{ set = "parts", count = 3, id = "near", m = 2, n = 1024, k = 1024, reuse_bytes = 0 }},
+  {{ set = "parts", count = 4, id = "far", m = 2, n = 1024, k = 1024, {FAR} }},
   {{ set = "parts", count = 5, id = "small", m = 4, n = 4, k = 4, {FAR} }},
 ]
 """

@@ -31,7 +31,7 @@ def test_what_has_no_inputs_has_no_cold_cache() -> None:
 
 
 def test_a_cold_run_rotates_its_sets() -> None:
-    problem = Gemm(1024, 1024, 1024)
+    problem = Gemm(1024, 1024, 16)
     method = Method(cache="cold", dry_run=True)
     measured = measure(problem, backend="numpy", device="cpu", method=method)
     assert measured.input_sets_bytes > 2 * memory.last_level_cache_bytes()
@@ -46,7 +46,7 @@ def test_a_part_is_cold_where_the_step_touches_more_than_the_cache_holds() -> No
             problem, device="cpu", method=Method(dry_run=True, check=False, reuse_bytes=reuse_bytes)
         ).input_sets
 
-    product = Gemm(1024, 1024, 1024)
+    product = Gemm(2, 1024, 1024)
     assert [1, 1] == [sets(product, each) for each in (None, cache_bytes)]
     assert cold_sets(product.memory_bytes(), cache_bytes) == sets(product, cache_bytes + 1)
     pushes_itself_out = Elementwise(2 * cache_bytes // 8)

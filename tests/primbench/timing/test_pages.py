@@ -64,11 +64,11 @@ def test_small_arrays_and_sparse_ones_are_looked_at_too(problem: Problem) -> Non
 
 def test_every_set_of_a_cold_case_is_looked_at() -> None:
     method = Method(cache="cold", dry_run=True, check=False)
-    measured = measure_on(Numpy(), Gemm(1024, 1024, 1024), method)
+    measured = measure_on(Numpy(), Gemm(1024, 1024, 16), method)
     assert measured.pages is not None
     if shows_pages_one_by_one():
         pages = measured.pages.sampled_of or sum(measured.pages.by_node.values())
-        assert pages >= measured.input_sets * 3 * 1024 * 1024 * 4 // PAGE_BYTES
+        assert pages >= measured.input_sets_bytes // PAGE_BYTES
 
 
 def test_where_nothing_is_asked_nothing_is_misplaced() -> None:
