@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from primbench.errors import InvalidRequest
-from primbench.spec.setting import OF_CONTAINER, ON_CPU, ContainerIngredient, Setting, engines, entry, option
+from primbench.spec.setting import OF_CONTAINER, OF_FILES, ON_CPU, ContainerIngredient, Setting, engines, entry, option
 from primbench.spec.settings.limits import SHM
 from primbench.spec.values import OneOf, names, write_names
 from primbench.system.capabilities import capabilities
@@ -200,6 +200,7 @@ ROWS = (
         options=engines(_each("--cap-drop")) | {"apptainer": _joined("--drop-caps")},
         oci=_drop, pod=entry(*OF_CONTAINER, "securityContext", "capabilities", "drop", write=list),
         fact=("confinement", "capabilities"), unlike=_left, mend=_ANOTHER_USER, one_by_one=_dropped_one_by_one,
+        moves=("copy", "everything on the CPU", *OF_FILES),
     ),
     Setting(
         "network", "network", Literal["private", "host", "none", "overlay"] | None,

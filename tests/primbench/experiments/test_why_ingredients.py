@@ -98,6 +98,9 @@ def test_they_share_what_one_ingredient_weighs() -> None:
     filtering, *names = weights(ingredients, case)
     assert len(POSSIBLE - GIVEN) == len(names)
     assert pytest.approx([KNOWN] * 2) == [filtering, sum(names)]
+    dropped = one_by_one("runc", "runc:cap-drop=ALL").ingredients
+    starting = Case(primitive="startup", parameters={"what": "numpy"}, backend="numpy", device="cpu")
+    assert pytest.approx([KNOWN / len(GIVEN)] * len(GIVEN)) == weights(dropped, starting)
 
 
 @pytest.mark.parametrize("seed", range(40))
