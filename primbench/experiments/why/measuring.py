@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from primbench import stats
 from primbench.compare.chosen import pair_by_pair
-from primbench.compare.criteria import margins_of
-from primbench.compare.ratio import FAR
 from primbench.compare.sides import Side, identity
 from primbench.compare.step import compare_steps
 from primbench.errors import BackendUnavailable, InvalidRequest
@@ -22,8 +18,8 @@ from primbench.experiments.pairs import run
 from primbench.experiments.study import plan
 from primbench.experiments.why import steps
 from primbench.experiments.why.frame import Framing
+from primbench.experiments.why.looks import Asked, cases_of, differences
 from primbench.experiments.why.rounds import Observation, RatioInterval
-from primbench.results.metrics import METRICS
 from primbench.runtimes.table import check
 from primbench.workers.run import keep_all
 from primbench.workers.session import Session
@@ -50,15 +46,6 @@ turns; and those of the places as they were asked about beside the same in one f
 """
 FIRST_PAIR = LOOK_PAIRS + FRAME_PAIRS
 ALONE: Pairing = "one-after-the-other"
-OF_A_QUOTA_S = (0.5, 1.0)
-"""Least and most that a metric is sampled where a place has a quota, whose periods are 0.1 s."""
-
-
-class Asked(NamedTuple):
-    """What is asked about: a case, and the metric by its name."""
-
-    case: Case
-    metric: str
 
 
 @dataclass
@@ -93,7 +80,9 @@ class Measuring:
         if not self._records(arms, range(LOOK_PAIRS)):
             blocks = plan(arms, cases, range(LOOK_PAIRS), self.study.seed)
             self._run(arms, cases, blocks, self.study.pairing)
-        seen = [each for case in steps.wholes(cases) or cases for each in self._seen(case)]
+        one, other = (self._side(arm, range(LOOK_PAIRS)) for arm in arms)
+        looked_at = steps.wholes(cases) or cases
+        seen = [each for case in looked_at for each in differences(case, one, other, took_turns=self._took_turns)]
         if not seen:
             reasons = [
                 f"{each.case.arm}: {each.reason}" for each in self._records(arms, range(LOOK_PAIRS)) if each.reason
@@ -101,20 +90,6 @@ class Measuring:
             raise BackendUnavailable(f"no case ran in both places: {(reasons or ['none was begun in time'])[0]}")
         _, asked = max(seen, key=lambda each: each[0])
         return asked._replace(case=replace(asked.case, method=replace(asked.case.method, check=False)))
-
-    def _seen(self, case: Case) -> Iterator[tuple[float, Asked]]:
-        """By how much the places differ in a case: by its primary metric, or, in processes that take no turns since one
-        has a quota, by the mean where that differs far more: what stops every tenth call is in no median.
-        """
-        key = identity(case)
-        one, other = (self._side(arm, range(LOOK_PAIRS)) for arm in self.study.arms[:2])
-        if key not in one.cases or key not in other.cases:
-            return
-        ratios = {metric: pair_by_pair(one, other, key, metric) for metric in margins_of(case)}
-        logs = {metric: abs(fmean(map(math.log, each.values()))) for metric, each in ratios.items() if each}
-        for primary in [*logs][:1]:
-            metric = primary if self._took_turns else _far_mean(primary, logs)
-            yield steps.weight(case, one.numbers[key][metric].values(), logs[metric]), Asked(case, metric)
 
     @cached_property
     def pairing(self) -> Pairing:
@@ -311,25 +286,6 @@ class Measuring:
         return Side(name=arm.name, records=self._records([arm], processes), workers=workers, arm=arm)
 
 
-def cases_of(study: Study) -> list[Case]:
-    """Those that are looked at, for as long as a place with a quota takes to be stopped by it several times."""
-    if not any(arm.cpus is not None for arm in study.arms[:2]):
-        return study.cases
-    least_s, most_s = OF_A_QUOTA_S
-    found = []
-    for case in study.cases:
-        method = case.method
-        lasting = {"min_time_s": max(least_s, method.min_time_s), "max_time_s": max(most_s, method.max_time_s)}
-        found.append(replace(case, method=replace(method, **lasting)))
-    return found
-
-
 def _processes(asked: Round) -> list[int]:
     """The numbers of its pairs in a file, where others were before them."""
     return [FIRST_PAIR + pair for pair in asked.pairs]
-
-
-def _far_mean(primary: str, logs: Mapping[str, float]) -> str:
-    """The mean of the same samples, where by that the places differ far more. logs: of ratios by metrics."""
-    means = [name for name in logs if METRICS[name].is_mean and METRICS[name].samples_of == primary]
-    return next((name for name in means if logs[name] > logs[primary] + math.log1p(FAR)), primary)

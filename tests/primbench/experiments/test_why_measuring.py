@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from primbench.experiments.why import steps
 from primbench.experiments.why.conclusion import Proof
 from primbench.experiments.why.ingredients import Mixtures
-from primbench.experiments.why.measuring import OF_A_QUOTA_S, Measuring, cases_of
+from primbench.experiments.why.looks import OF_A_QUOTA_S, cases_of
+from primbench.experiments.why.measuring import Measuring
 from primbench.experiments.why.rounds import RatioInterval
 from primbench.registry import build
 from primbench.results.file import Results
