@@ -122,16 +122,16 @@ def _in_place(arm: Arm, folder: Path) -> Iterator[None]:
                 mount()
             folder.mkdir(parents=True, exist_ok=True)  # where it was hidden, by a tmpfs on /tmp
         except OSError as error:
-            mend = "be root" if os.geteuid() else "see whether it is a folder of this machine"
+            mend = "be root" if os.geteuid() else "see whether this machine has it"
             raise BackendUnavailable(f"mounting {where}: {error.strerror}: {mend}", arm=arm.name) from None
         yield
 
 
 def _on_the_host(arm: Arm, folder: Path) -> list[tuple[str, Callable[[], None]]]:
-    """Where something is mounted, and what does it."""
+    """What is mounted where, in words, and what does it."""
     in_memory = [each for _, found in asked(arm, "mounts") for each in found]
     return [
         *((path, partial(move, merged, path)) for merged, path in overlays(arm, folder)),
-        *((at, partial(bind, path, at)) for path, at in [*_elsewhere(arm), *placed(arm, folder)]),
+        *((f"{path} on {at}", partial(bind, path, at)) for path, at in [*_elsewhere(arm), *placed(arm, folder)]),
         *((path, partial(mount_tmpfs, path)) for path in in_memory),
     ]

@@ -215,6 +215,7 @@ WRONG = {
     "docker:network=bridge": "there are private, host, none, overlay",
     "docker:shm=1GiB,ipc=host": "shm with ipc=host",
     "docker:cap-add=sys nice": "capability 'SYS NICE'",
+    "docker:cap-drop=SYS_NIECE": "capability 'SYS_NIECE': Linux has none of that name",
     "docker:env.1=x": "env.1: a variable's name",
     "docker:image=-x": "image '-x'",
     "docker:name= ": "arm name ' '",
