@@ -84,10 +84,9 @@ class Measuring:
         looked_at = steps.wholes(cases) or cases
         seen = [each for case in looked_at for each in differences(case, one, other, took_turns=self._took_turns)]
         if not seen:
-            reasons = [
-                f"{each.case.arm}: {each.reason}" for each in self._records(arms, range(LOOK_PAIRS)) if each.reason
-            ]
-            raise BackendUnavailable(f"no case ran in both places: {(reasons or ['none was begun in time'])[0]}")
+            records = self._records(arms, range(LOOK_PAIRS))
+            reasons = dict.fromkeys(f"{each.case.arm}: {each.reason}" for each in records if each.reason)
+            raise BackendUnavailable(f"no case ran in both places: {'; '.join(reasons) or 'none was begun in time'}")
         _, asked = max(seen, key=lambda each: each[0])
         return asked._replace(case=replace(asked.case, method=replace(asked.case.method, check=False)))
 
