@@ -128,7 +128,7 @@ def shown_of(files: Sequence[Path]) -> Table:
     counts = Counter(row[-1] for row in rows)
     counted = ", ".join(f"{count} {words}" for words, count in counts.most_common())
     notes = [f"{len(rows)} numbers: {counted}." if rows else "", *(_told(*each) for each in compared)]
-    return Table("What was published, and equal stacks", COLUMNS, rows, [Note(note) for note in notes if note])
+    return Table.of_rows("What was published, and equal stacks", COLUMNS, rows, [Note(note) for note in notes if note])
 
 
 def in_page(files: Sequence[Path], text: str) -> str:

@@ -21,7 +21,7 @@ def command() -> None:
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    from primbench.report import terminal
+    from primbench.report import layout, terminal
     from primbench.runtimes.table import known
     from primbench.spec.arm import PLACEMENT_KEYS, SETTING_KEYS
     from primbench.workers.trial import works_here
@@ -33,6 +33,6 @@ def command() -> None:
         able = [key for field, key in SETTING_KEYS.items() if field in runtime.settings]
         rows.append([name, version or "-", words, ", ".join(able)])
     headings = ["runtime", "version", "works here", "sets"]
-    say("\n".join(terminal.grid([headings, *rows], terminal.room() or terminal.WIDTH)))
+    say("\n".join(layout.grid([headings, *rows], terminal.room() or terminal.WIDTH)))
     more = f"In all of them: name, {', '.join(PLACEMENT_KEYS)}. image=host, the default, is the host's own root."
     say(terminal.said(f"\n{more}"))

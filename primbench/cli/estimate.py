@@ -55,8 +55,9 @@ def _ending(expected_s: float, budget_s: float | None) -> str:
     return f"; --time-budget {minutes(budget_s)} {'suffices' if expected_s <= budget_s else 'ends it before'}"
 
 
-def say_what_was_left_out(budget: Budget, found: Results, going_on: str) -> None:
-    """On stderr after a run whose time was too short. going_on: the command that does; "" without a results file.
+def say_what_was_left_out(budget: Budget, found: Results, going_on: Sequence[str]) -> None:
+    """On stderr after a run whose time was too short. going_on: the words of the command that does; none without
+    a results file.
 
     What a study measured in one pair, and not in a further one, it has measured.
     """
@@ -69,7 +70,7 @@ def say_what_was_left_out(budget: Budget, found: Results, going_on: str) -> None
     which = ", ".join(f"{count} of {name}" for name, count in counts.most_common())
     say(f"Not measured within --time-budget: {_counted(len(left))} ({which}).", err=True)
     if going_on:
-        say(f"Go on with: {going_on}", err=True, is_command=True)
+        say("Go on with:", err=True, command=going_on)
     else:
         say("A results file, -o FILE.jsonl, can be gone on with.", err=True)
 

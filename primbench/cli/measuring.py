@@ -288,7 +288,7 @@ def run_cases(
             )
             check_kept(writer, found)
             if writer is not None and not node and (command := going_on(found, values)):
-                say(f"Go on with: {command}", err=True, is_command=True)
+                say("Go on with:", err=True, command=command)
             return stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
     except PrimbenchError as error:
         return error

@@ -116,18 +116,18 @@ def _but_for_method(case: Case) -> bytes:
     return replace(case, method=Method()).key()
 
 
-def going_on(found: Results, values: Mapping[str, Any]) -> str:
-    """The command that goes on with the results file that is written to; "" where there is none."""
+def going_on(found: Results, values: Mapping[str, Any]) -> list[str]:
+    """The words of the command that goes on with the results file that is written to; none where there is none."""
     path = values.get("output") or values.get("resume")
     context = click.get_current_context()
     if path is None or not any(parameter.name == "resume" for parameter in context.command.params):
-        return ""
+        return []
     if found.header.study is None:
         words = [*_resuming(sys.argv[1:]), *_replacing(values), "--resume", path]
     else:
         name = "why" if found.header.study.why else "study"
         words = [*kernels_options(named_files()), name, "--resume", path]
-    return shlex.join(["primbench", *words])
+    return ["primbench", *words]
 
 
 def _replacing(values: Mapping[str, Any]) -> list[str]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from statistics import geometric_mean
 from typing import TYPE_CHECKING
 
 from primbench.compare.shown import shown_interval, shown_ratio
-from primbench.report.document import Note, Table
+from primbench.report.document import Column, Note, Table, VerdictCell
 from primbench.report.headline import what_is_judged
-from primbench.report.signs import StyledCell
 from primbench.report.verdicts import heading, in_words, shown_estimate, telling, why
 from primbench.spec.naming import names_of
-from primbench.units import UNKNOWN, format_time
+from primbench.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -32,18 +32,17 @@ def arm_tables(arm: ArmComparison, comparison: Comparison, notes: Sequence[Note]
     notes = [*(Note(f"inconclusive in {count} cases: {reason}") for reason, count in often.items()), *notes]
     named = list(zip(names_of([case.case for case in arm.cases]), arm.cases, strict=True))
     pairs = max((each.pairs for each in arm.estimates), default=0)
-    title = f"{arm.name} against {comparison.baseline}{_place(arm)}  ({_number_of(pairs, comparison)}; "
+    title, pairs_of = f"{arm.name} against {comparison.baseline}", _number_of(pairs, comparison)
     if every_row or len(named) <= MOST_CASES:
-        title += "ratio of times, with its 95 % interval)"
-        return [Table(title, *_rows_of(named, arm, comparison, often), notes)]
+        how = f"{pairs_of}; ratio of times, with its 95 % interval"
+        return [replace(_by_case(title, named, arm, comparison, often), shared=_place(arm), notes=notes, how=how)]
     most = sorted((each for each in named if each[1].deciding), key=lambda each: -_distance(each[1].deciding))
     rest = f"all {len(named)} cases have a row by `primbench compare --all`, and in --csv and --json"
     return [
-        _by_primitive(arm, f"{title}cases by how far the ratio of their times is from 1)"),
-        Table(
-            f"the {MOST_TOLD} that differ most",
-            *_rows_of(most[:MOST_TOLD], arm, comparison, often),
-            [Note(rest), *notes],
+        _by_primitive(arm, title, f"{pairs_of}; cases by how far the ratio of their times is from 1"),
+        replace(
+            _by_case(f"the {MOST_TOLD} that differ most", most[:MOST_TOLD], arm, comparison, often),
+            notes=[Note(rest), *notes],
         ),
     ]
 
@@ -54,10 +53,10 @@ def _often(arm: ArmComparison) -> dict[str, int]:
     return {reason: n for reason, n in counts.items() if n > MOST_TOLD} if len(arm.cases) > MOST_CASES else {}
 
 
-def _place(arm: ArmComparison) -> str:
+def _place(arm: ArmComparison) -> list[str]:
     """The backend and device of all cases, where those do not stand in their names."""
-    places = {f"  {case.case.backend} {case.case.device}" for case in arm.cases}
-    return places.pop() if len(places) == 1 else ""
+    places = {f"{case.case.backend} {case.case.device}" for case in arm.cases}
+    return [*places] if len(places) == 1 else []
 
 
 def _number_of(pairs: int, comparison: Comparison) -> str:
@@ -72,49 +71,60 @@ def _distance(found: Estimate | None) -> float:
     return abs(math.log(found.ratio)) if found else 0.0
 
 
-def _by_primitive(arm: ArmComparison, title: str) -> Table:
+def _by_primitive(arm: ArmComparison, title: str, how: str) -> Table:
     """By the primary metric of each case."""
     cases: dict[str, list[CaseComparison]] = {}
     for case in arm.cases:
         cases.setdefault(case.case.primitive, []).append(case)
     columns = ["primitive", "cases", *(f"within {each:.0%}" for each in WITHIN), "geometric mean", "verdicts"]
     rows = [_summed(name, found) for name, found in cases.items()]
-    return Table(title, columns, [*rows, *([_summed("all", arm.cases)] if len(rows) > 1 else [])], [])
+    rows += [_summed("all", arm.cases)] if len(rows) > 1 else []
+    table = Table.of_rows(title, columns, rows, how=how, formats={"geometric mean": shown_ratio})
+    return replace(table, shared=_place(arm))
 
 
-def _summed(name: str, cases: Sequence[CaseComparison]) -> list[str]:
+def _summed(name: str, cases: Sequence[CaseComparison]) -> list[object]:
     ratios = [case.primary.ratio for case in cases if case.primary]
     within = [sum(abs(math.log(each)) <= math.log1p(limit) for each in ratios) for limit in WITHIN]
     counts = Counter(in_words(case.verdict) if case.verdict else "not compared" for case in cases)
     verdicts = ", ".join(f"{count} {words}" for words, count in counts.most_common())
-    mean = shown_ratio(geometric_mean(ratios)) if ratios else UNKNOWN
-    return [name, str(len(cases)), *map(str, within), mean, verdicts]
+    return [name, len(cases), *within, geometric_mean(ratios) if ratios else None, verdicts]
 
 
-def _rows_of(
-    named: Sequence[tuple[str, CaseComparison]], arm: ArmComparison, comparison: Comparison, often: Collection[str]
-) -> tuple[list[str], list[list[str]]]:
-    """The columns and rows; of each case the metric that decided, with the verdict, and others that say something else.
+def _by_case(
+    title: str,
+    named: Sequence[tuple[str, CaseComparison]],
+    arm: ArmComparison,
+    comparison: Comparison,
+    often: Collection[str],
+) -> Table:
+    """Of each case the metric that decided, with the verdict, and others that say something else.
 
     often: what is told elsewhere of why cases have no verdict.
     """
     with_noise = any(each.noise for each in arm.estimates)
-    noise = ["noise"] if with_noise else []
     pairs = max((each.pairs for each in arm.estimates), default=0)
-    rows = [row for name, case in named for row in _rows(name, case, pairs, often, with_noise=with_noise)]
-    return ["case", "metric", comparison.baseline, arm.name, "ratio", *noise, "verdict"], rows
+    rows = [row for name, case in named for row in _rows(name, case, pairs, often)]
+    cells = [*zip(*rows, strict=True)] or [()] * 7
+    columns = [
+        Column("case", cells[0]),
+        Column("metric", cells[1]),
+        Column(comparison.baseline, cells[2], format_time),
+        Column(arm.name, cells[3], format_time),
+        Column("ratio", cells[4], shown_estimate),
+        *([Column("noise", cells[5], shown_interval)] if with_noise else []),
+        Column("verdict", cells[6]),
+    ]
+    return Table(title, columns)
 
 
-def _rows(
-    name: str, case: CaseComparison, pairs: int, often: Collection[str], *, with_noise: bool
-) -> Iterator[list[str]]:
+def _rows(name: str, case: CaseComparison, pairs: int, often: Collection[str]) -> Iterator[tuple[object, ...]]:
     """Table rows of a case, one for each metric shown. pairs: as in the title; fewer are said in the row."""
     if not case.estimates:
-        yield [name, *[UNKNOWN] * (5 if with_noise else 4), StyledCell("not compared (!)", "open")]
-    for estimate, said in telling(case, with_why=why(case) not in often):
-        noise = [shown_interval(estimate.noise)] if with_noise else []
-        is_first = estimate is case.deciding
-        words = said + (f", by {estimate.pairs} pairs" if estimate.pairs < pairs else "")
-        words += " (!)" if case.reason and is_first else ""
-        times = [format_time(each_s) for each_s in (estimate.baseline_s, estimate.arm_s)]
-        yield [name if is_first else "", heading(estimate.metric), *times, shown_estimate(estimate), *noise, words]
+        yield name, *[None] * 5, VerdictCell("not compared (!)", "open")
+    for found, said in telling(case, with_why=why(case) not in often):
+        is_first = found is case.deciding
+        more = f", by {found.pairs} pairs" if found.pairs < pairs else ""
+        more += " (!)" if case.reason and is_first else ""
+        first = name if is_first else ""
+        yield first, heading(found.metric), found.baseline_s, found.arm_s, found, found.noise, said.with_words(more)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from primbench.errors import InvalidRequest, near
 from primbench.measurement import Samples
 from primbench.report.columns import PLACES, Noise, columns_of
-from primbench.report.document import Table
-from primbench.report.fitting import ROW
+from primbench.report.layout import ROW
 from primbench.report.table import of_primitives
 from primbench.units import parse_counts
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from primbench.baselines.yardstick import Yardstick
+    from primbench.report.document import Table
     from primbench.results.record import Record
 
 MOST_TOLD = 12  # values of a field
@@ -117,14 +118,13 @@ def with_columns(tables: Sequence[Table], names: Sequence[str]) -> list[Table]:
 
     Raises InvalidRequest where no table has one of them.
     """
-    _check(names, {heading for table in tables for heading in table.columns})
+    _check(names, {heading for table in tables for heading in table.headings})
     return [_with_columns(table, names) for table in tables]
 
 
 def _with_columns(table: Table, names: Sequence[str]) -> Table:
-    numbers = [table.columns.index(name) for name in (ROW, *names) if name in table.columns]
-    cells = [[row[number] for number in numbers] for row in (table.columns, *table.rows)]
-    return Table(table.title, cells[0], cells[1:], table.notes)
+    of = {column.heading: column for column in table.columns}
+    return replace(table, columns=[of[name] for name in (ROW, *names) if name in of])
 
 
 def _check(names: Iterable[str], headings: set[str]) -> None:

@@ -9,12 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from primbench.measurement import Measurement, Samples
-from primbench.report.fitting import ROW
+from primbench.report.document import Column
+from primbench.report.layout import ROW
 from primbench.results.disturbances import disturbs_main
 from primbench.results.metrics import COLUMNS
 from primbench.results.summary import figures_of
 from primbench.system.files import format_cpu_list
-from primbench.units import UNKNOWN, TimeUnit, format_bytes, format_percent, format_time, rate_format
+from primbench.units import TimeUnit, format_bytes, format_percent, format_time, rate_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,23 +45,6 @@ _TAKEN = {*(metric.heading for metric in COLUMNS), *PLACES, "arm", "noise", "ker
 WIDEST = 60  # characters of a field in a table; exports have all
 _UNIT = re.compile("(_bytes_per_s|_s|_fraction|_bytes)$")
 _DECIMAL_OF_PERCENTILE = re.compile(r"\b(p\d\d)(?=\d)")  # p999 is p99.9
-
-
-@dataclass(frozen=True)
-class Column:
-    """What stands below a heading, a value a record, None where it is unknown; cells() makes text of them."""
-
-    heading: str
-    values: Sequence[object]
-    format: Callable[[Any], str] = str
-    """How a value is written, where it is known."""
-
-    @property
-    def is_empty(self) -> bool:
-        return all(value is None for value in self.values)
-
-    def cells(self) -> list[str]:
-        return [UNKNOWN if value is None else self.format(value) for value in self.values]
 
 
 def columns_of(

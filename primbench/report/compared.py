@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from primbench.compare.sides import identity
 from primbench.report.cautions import cautions
-from primbench.report.columns import Column
 from primbench.report.comparison import left_out, notes_of
-from primbench.report.document import Note, Numbers, Section
+from primbench.report.document import Column, Note, Section, Table
 from primbench.report.figures.forest import forest
 from primbench.report.figures.strips import strips
 from primbench.report.figures.tails import tails
@@ -48,7 +47,7 @@ def _arm(arm: ArmComparison, comparison: Comparison) -> Iterator[Note | Figure]:
     yield from notes_of(arm, comparison)
 
 
-def _differing(comparison: Comparison) -> Iterator[Numbers]:
+def _differing(comparison: Comparison) -> Iterator[Table]:
     for arm in comparison.all_arms:
         if arm.differing:
             columns = [
@@ -56,7 +55,7 @@ def _differing(comparison: Comparison) -> Iterator[Numbers]:
                 Column("is of", [each.layer or "what was asked for" for each in arm.differing]),
                 Column("effect", ["known" if each.is_known else "unknown" for each in arm.differing]),
             ]
-            yield Numbers(f"{arm.name} against {comparison.baseline}", columns)
+            yield Table(f"{arm.name} against {comparison.baseline}", columns)
 
 
 def _decided(comparison: Comparison) -> list[tuple[CaseComparison, str]]:

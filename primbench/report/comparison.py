@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from primbench.report.arm_tables import arm_tables
 from primbench.report.cautions import cautions
 from primbench.report.checks import checks
 from primbench.report.differing import beside, effect
-from primbench.report.document import Document, Note, Table
+from primbench.report.document import Document, Note, Table, typed
 from primbench.report.headline import headline, tone, what_is_judged
 from primbench.report.learnt import learnt
 from primbench.report.published import published_table
@@ -204,7 +205,7 @@ def _explanations(arm: ArmComparison) -> Iterator[Note]:
         told = (*_moved(explained), *_causes([explanation for _, explanation in explained]), *_noise(explained))
         yield from map(Note, told)
         nexts = dict.fromkeys(each.next_experiment for _, each in explained if each.next_experiment)
-        yield from (Note(f"next: {command}", "command") for command in list(nexts)[:1])
+        yield from (Note("next:", command=typed(shlex.split(command))) for command in list(nexts)[:1])
 
 
 def _moved(explained: Sequence[tuple[CaseComparison, Explanation]]) -> Iterator[str]:

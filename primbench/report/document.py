@@ -1,18 +1,19 @@
 """What a finding comes to, before it is written in some format: rows, tables with words around them, and the whole.
 
-A page is the same with pictures: sections of notes, tables and figures, whose numbers are values with a format.
+A page is the same with pictures: sections of notes, tables and figures. Numbers are values with a format.
 """
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from primbench.units import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from xml.etree.ElementTree import Element
-
-    from primbench.report.columns import Column
 
 State = Literal["passed", "failed", "open"]
 Tone = Literal["worse", "fine", "open"]
@@ -32,44 +33,119 @@ class Check:
     words: str
 
 
-NoteKind = Literal["plain", "warning", "marked", "command", "code"]
-"""Of a note: a warning has to be known before what follows, a marked one is about what has "(!)" beside it, a command
-is to be typed after its first words, and code is lines as they are typed.
+NoteKind = Literal["plain", "warning", "marked", "code"]
+"""Of a note: a warning has to be known before what follows, a marked one is about what has "(!)" beside it, and code is
+lines as they are typed.
 """
 
 
 @dataclass(frozen=True)
 class Note:
-    """A paragraph. tone: where it is an answer. cites_rows: whether its words name rows of a table by their numbers."""
+    """A paragraph. tone: where it is an answer. cites_rows: whether its words name rows of a table by their numbers.
+
+    command: what is to be typed, after the words: pieces of it, none of which is broken into lines.
+    """
 
     words: str
     kind: NoteKind = "plain"
     tone: Tone | None = None
     cites_rows: bool = False
+    command: Sequence[str] = ()
 
     @property
     def text(self) -> str:
-        """The words, behind the mark that a marked note has."""
-        return f"! {self.words}" if self.kind == "marked" else self.words
+        """The words, behind the mark that a marked note has, and the command."""
+        return " ".join([*(["!"] if self.kind == "marked" else []), self.words, *self.command])
+
+
+def typed(words: Sequence[str]) -> list[str]:
+    """Words of a command as a shell is given them, for a note."""
+    return [*map(shlex.quote, words)]
+
+
+Look = Literal["worse", "better", "alike", "open"]
+"""Of a verdict: where there is colour, it has that of its look."""
+
+
+@dataclass(frozen=True)
+class VerdictCell:
+    """What a cell says of a verdict. sign: before the words; "" of what has no verdict, such as was not compared.
+
+    look: None of what decided nothing.
+    """
+
+    words: str
+    look: Look | None = None
+    sign: str = ""
+
+    def with_words(self, more: str) -> VerdictCell:
+        """The same with more words behind it."""
+        return VerdictCell(self.words + more, self.look, self.sign)
+
+    def __str__(self) -> str:
+        return f"{self.sign} {self.words}" if self.sign else self.words
+
+
+@dataclass(frozen=True)
+class Column:
+    """What stands below a heading, a value a row, None where it is unknown; cells() makes text of them."""
+
+    heading: str
+    values: Sequence[object]
+    format: Callable[[Any], str] = str
+    """How a value is written, where it is known."""
+
+    @property
+    def is_empty(self) -> bool:
+        return all(value is None for value in self.values)
+
+    def cells(self) -> list[str]:
+        return [UNKNOWN if value is None else self.format(value) for value in self.values]
 
 
 @dataclass(frozen=True)
 class Table:
-    """title: what all rows share. Cells are text; every column but the last is right-aligned. notes follow it."""
+    """Columns of values, each of which writes its own; in text all but the last are right-aligned. notes follow it.
 
-    title: str
-    columns: list[str]
-    rows: list[list[str]]
-    notes: list[Note]
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """A table whose cells are values; each column writes its own. notes follow it."""
+    title: what it is of. shared: what else is so of all rows. how: how to read it.
+    """
 
     title: str
     columns: Sequence[Column]
     notes: Sequence[Note] = ()
+    shared: Sequence[str] = ()
+    how: str = ""
+
+    @classmethod
+    def of_rows(
+        cls,
+        title: str,
+        headings: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        notes: Sequence[Note] = (),
+        *,
+        how: str = "",
+        formats: Mapping[str, Callable[[Any], str]] | None = None,
+    ) -> Table:
+        """formats: of the columns whose values are no words, by their headings."""
+        values = zip(*rows, strict=True) if rows else [()] * len(headings)
+        named = zip(headings, values, strict=True)
+        columns = [Column(heading, each, (formats or {}).get(heading, str)) for heading, each in named]
+        return cls(title, columns, notes, how=how)
+
+    @property
+    def headings(self) -> list[str]:
+        return [column.heading for column in self.columns]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The cells of each row in words."""
+        return [list(row) for row in zip(*(column.cells() for column in self.columns), strict=True)]
+
+    def caption(self, between: str) -> str:
+        """between: what stands between the title and what all rows share."""
+        told = between.join([*filter(None, [self.title]), *self.shared])
+        return f"{told}  ({self.how})" if self.how else told
 
 
 @dataclass(frozen=True)
@@ -82,7 +158,7 @@ class Figure:
     title: str
     words: str
     picture: Element
-    numbers: Numbers
+    numbers: Table
     is_folded: bool = True
 
 
@@ -91,7 +167,7 @@ class Section:
     """is_folded: whether its parts are shown when asked for only."""
 
     title: str
-    parts: Sequence[Note | Numbers | Figure | Table]
+    parts: Sequence[Note | Figure | Table]
     is_folded: bool = False
 
 

@@ -8,8 +8,9 @@ import msgspec
 
 from primbench.environment.fingerprint import GROUPS, Environment
 from primbench.environment.words import YES_NO, in_words, parted
+from primbench.report.layout import grid
 from primbench.report.plain import printable
-from primbench.report.terminal import grid, width
+from primbench.report.terminal import width
 from primbench.report.topology import caches
 from primbench.system.meaning import facts_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -96,11 +97,11 @@ def _unmeasured(explained: Explained) -> str:
 
 
 def numbers(title: str, explained: Explained) -> Table:
-    rows = [
+    rows: list[list[object]] = [
         [
             each.name,
             at_least(each),
-            format_time(each.step_s),
+            each.step_s,
             UNKNOWN if each.ratio is None else f"{AT_LEAST * each.is_least}{each.ratio:.3f}",
             ON_CPU if explained.device == "cpu" else WHAT[each.name],
         ]
@@ -114,9 +115,9 @@ def numbers(title: str, explained: Explained) -> Table:
             "the next the step touches more than the last-level cache holds"
         )
     notes += [f"{count} calls not measured: {reason}" for reason, count in explained.unmeasured.items()]
-    return Table(
-        f"{title}  {explained.device}", ["", "parts", "step", "ratio", "what is added up"], rows, [*map(Note, notes)]
-    )
+    headings = ["", "parts", "step", "ratio", "what is added up"]
+    table = Table.of_rows(title, headings, rows, [*map(Note, notes)], formats={"step": format_time})
+    return replace(table, shared=[explained.device])
 
 
 def _missing(numbers: Sequence[Number]) -> Iterator[str]:
@@ -167,7 +168,7 @@ def _waterfall(explained: Explained) -> Table:
         begun += share or 0.0
         rows.append([row.name, str(row.calls or ""), *_amount(explained, row, share), bar])
     columns = ["", "calls", "time", "share", f"{'':<{BAR}}"]
-    return Table("where its time goes", columns, rows, [*_notes(explained)])
+    return Table.of_rows("where its time goes", columns, rows, [*_notes(explained)])
 
 
 def _amount(explained: Explained, row: SumRow, share: float | None) -> tuple[str, str]:
@@ -236,7 +237,7 @@ def step_totals(records: Sequence[Record]) -> list[Table]:
             unmeasured = found.unmeasured.items()
             notes += [Note(f"{where}: {count} calls not measured: {reason}") for reason, count in unmeasured]
     columns = ["set", "calls", "time", "enqueue", "by primitive"]
-    return [Table("a step  (counts x times of a call)", columns, rows, notes)] if rows else []
+    return [Table.of_rows("a step", columns, rows, notes, how="counts x times of a call")] if rows else []
 
 
 def places(records: Sequence[Record]) -> dict[str, list[Record]]:

@@ -13,19 +13,25 @@ from primbench.report.deviations import in_words
 from primbench.report.document import Check, Document, Note, Table
 from primbench.report.environment import shown
 from primbench.report.fleet_changes import MOST_NAMES, changes_table, named
-from primbench.report.signs import StyledCell
-from primbench.report.verdicts import heading
+from primbench.report.verdicts import heading, signed
 from primbench.spec.naming import name_of
-from primbench.units import UNKNOWN, format_percent, format_time
+from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from primbench.fleet.findings import Against, Fleet, KindOfNode, NodeFindings, OfCase, OfMetric, Varied
+    from primbench.report.document import VerdictCell
 
 ALL = "all"
 MOST_NODES = 8
 MOST_WORDS = 3
+FORMATS: dict[str, Callable[[float], str]] = {
+    "median": format_time,
+    "scatter": format_percent,
+    "ratio": shown_ratio,
+    "too slow above": shown_ratio,
+}
 TELLING = 10.0  # a node has to be so many times as slow to stand out: too few nodes for their scatter
 
 
@@ -144,11 +150,17 @@ def _table(fleet: Fleet) -> Table:
     kind = ["kind"] if fleet.kinds else []
     rest = [f"{fleet.what}s", "median", "scatter", "slowest", "ratio", "too slow above", "verdict"]
     whose = "its kind" if fleet.kinds else f"all {fleet.what}s"
-    title = f"{fleet.folder}  (ratio of times to the median of {whose})"
-    return Table(title, ["case", "metric", *kind, *rest], list(_table_rows(fleet)), [*map(Note, _unmeasured(fleet))])
+    return Table.of_rows(
+        fleet.folder,
+        ["case", "metric", *kind, *rest],
+        list(_table_rows(fleet)),
+        [*map(Note, _unmeasured(fleet))],
+        how=f"ratio of times to the median of {whose}",
+        formats=FORMATS,
+    )
 
 
-def _table_rows(fleet: Fleet) -> Iterator[list[str]]:
+def _table_rows(fleet: Fleet) -> Iterator[list[object]]:
     """Each case by its first metric, and by others in which a node stands out; a row a kind of nodes."""
     outlying = _by_metric(fleet)
     for number, case in enumerate(fleet.cases):
@@ -159,20 +171,17 @@ def _table_rows(fleet: Fleet) -> Iterator[list[str]]:
                 yield [name, heading(each.metric), *kind, *_cells(each), _verdict(each, slow, fleet.what)]
 
 
-def _cells(found: OfMetric) -> list[str]:
-    limit = shown_ratio(found.limit) if found.limit is not None and _tells(found) else UNKNOWN
-    scatter = UNKNOWN if found.scatter is None else format_percent(found.scatter)
-    return [str(found.nodes), format_time(found.median_s), scatter, found.slowest, shown_ratio(found.ratio), limit]
+def _cells(found: OfMetric) -> list[object]:
+    limit = found.limit if _tells(found) else None
+    return [found.nodes, found.median_s, found.scatter, found.slowest, found.ratio, limit]
 
 
-def _verdict(found: OfMetric, slow: Sequence[str], what: str) -> str:
+def _verdict(found: OfMetric, slow: Sequence[str], what: str) -> VerdictCell:
     if slow:
-        return StyledCell.signed(">", named(slow))
-    return (
-        StyledCell.signed("=", "none stands out")
-        if _tells(found)
-        else StyledCell.signed("?", f"too few {what}s for their scatter")
-    )
+        return signed("slower", named(slow))
+    if _tells(found):
+        return signed("equivalent", "none stands out")
+    return signed("inconclusive", f"too few {what}s for their scatter")
 
 
 def _by_metric(fleet: Fleet) -> dict[tuple[int, str, str | None], list[str]]:

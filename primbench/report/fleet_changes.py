@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report.document import Note, Table
 from primbench.report.environment import shown
-from primbench.report.signs import StyledCell
-from primbench.report.verdicts import heading
+from primbench.report.verdicts import heading, signed
 from primbench.spec.naming import name_of
 from primbench.units import format_time
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from primbench.fleet.findings import Against, Fleet, MetricChange
+    from primbench.report.document import VerdictCell
 
 MOST_ALTERED = 8
 MOST_NAMES = 4
@@ -32,33 +32,38 @@ def changes_table(fleet: Fleet, found: Against) -> Table:
     first = {(number, each.metric) for number, case in enumerate(fleet.cases) for each in case.metrics if each.primary}
     shown = [each for each in found.changes if (each.case, each.metric) in first or each.is_slower or each.changed]
     rows = [_row(fleet, each, is_first=(each.case, each.metric) in first) for each in shown]
-    columns = ["case", "metric", "nodes", "before", "now", "ratio", "verdict"]
-    title = f"{fleet.folder} against {found.folder}  (medians of nodes in both; 95 % interval of their mean ratio)"
-    return Table(title, columns, rows, [*map(Note, _notes(found))])
+    return Table.of_rows(
+        f"{fleet.folder} against {found.folder}",
+        ["case", "metric", "nodes", "before", "now", "ratio", "verdict"],
+        rows,
+        [*map(Note, _notes(found))],
+        how="medians of nodes in both; 95 % interval of their mean ratio",
+        formats={"before": format_time, "now": format_time},
+    )
 
 
-def _row(fleet: Fleet, change: MetricChange, *, is_first: bool) -> list[str]:
+def _row(fleet: Fleet, change: MetricChange, *, is_first: bool) -> list[object]:
     return [
         name_of(fleet.cases[change.case].case) if is_first else "",
         heading(change.metric),
-        str(change.nodes),
-        format_time(change.before_s),
-        format_time(change.now_s),
+        change.nodes,
+        change.before_s,
+        change.now_s,
         f"{shown_ratio(change.ratio)} {shown_interval(change.interval)}",
         _verdict(change),
     ]
 
 
-def _verdict(change: MetricChange) -> str:
+def _verdict(change: MetricChange) -> VerdictCell:
     nodes = [f"{name} {shown_ratio(ratio)}" for name, ratio in change.changed.items()]
     slower = ["all are slower"] if change.is_slower else []
     words = "; ".join([*slower, *([named(nodes)] if nodes else [])])
     if words:
-        return StyledCell.signed(">", words)
+        return signed("slower", words)
     if change.interval is None:
-        return StyledCell.signed("?", "too few nodes")
+        return signed("inconclusive", "too few nodes")
     is_alike = change.interval[1] <= 1 + change.margin
-    return StyledCell.signed("=", "not slower") if is_alike else StyledCell.signed("?", "undecided")
+    return signed("equivalent", "not slower") if is_alike else signed("inconclusive", "undecided")
 
 
 def _notes(found: Against) -> Iterator[str]:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
-from operator import itemgetter
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from primbench.measurement import Samples
 from primbench.report.columns import Noise
-from primbench.report.document import Figure, Note, Numbers, Table
+from primbench.report.document import Figure, Note
 from primbench.report.html_style import SCRIPT, STYLE
 from primbench.report.plain import lines, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from primbench.report.columns import Column
-    from primbench.report.document import Page, Section
+    from primbench.report.document import Column, Page, Section, Table
 
 MOST_LETTERS = 28  # of a cell on one line
 _SCRIPT_HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
@@ -81,13 +78,11 @@ def _section(main: Element, section: Section, name: str) -> None:
         _part(parent, part)
 
 
-def _part(parent: Element, part: Note | Numbers | Figure | Table) -> None:
+def _part(parent: Element, part: Note | Figure | Table) -> None:
     if isinstance(part, Note):
         _note(parent, part)
     elif isinstance(part, Figure):
         _figure(parent, part)
-    elif isinstance(part, Numbers):
-        _numbers(parent, part)
     else:
         _table(parent, part)
 
@@ -108,7 +103,7 @@ def _figure(parent: Element, figure: Figure) -> None:
     if figure.is_folded:
         found = SubElement(found, "details")
         add(found, "summary", "Numbers")
-    _numbers(found, figure.numbers)
+    _table(found, figure.numbers)
 
 
 def _scrolling(parent: Element, name: str) -> Element:
@@ -118,34 +113,22 @@ def _scrolling(parent: Element, name: str) -> Element:
     )
 
 
-def _numbers(parent: Element, numbers: Numbers) -> None:
-    sides = [_look(column) for column in numbers.columns]
-    headings = [column.heading for column in numbers.columns]
-    body = _grid(parent, numbers.title, headings, sides)
-    for cells in zip(*(_cells(column) for column in numbers.columns), strict=True):
+def _table(parent: Element, table: Table) -> None:
+    sides = [_look(column) for column in table.columns]
+    body = _grid(parent, table.caption(", "), table.headings, sides)
+    for cells in zip(*(_cells(column) for column in table.columns), strict=True):
         row = SubElement(body, "tr")
         for (words, value), side in zip(cells, sides, strict=True):
             add(row, "td", words, look=side, **({"data-v": value} if value is not None and value != words else {}))
-    for note in numbers.notes:
-        _note(parent, note)
-
-
-def _table(parent: Element, table: Table) -> None:
-    looks = [_long(map(itemgetter(number), table.rows)) for number in range(len(table.columns))]
-    body = _grid(parent, table.title, table.columns, looks)
-    for cells in table.rows:
-        row = SubElement(body, "tr")
-        for cell, look in zip(cells, looks, strict=True):
-            add(row, "td", cell, look=look)
     for note in table.notes:
         _note(parent, note)
 
 
-def _grid(parent: Element, title: str, headings: Iterable[str], sides: Sequence[str]) -> Element:
+def _grid(parent: Element, caption: str, headings: Iterable[str], sides: Sequence[str]) -> Element:
     """The body of a new table."""
-    table = SubElement(_scrolling(parent, title or "Numbers"), "table")
-    if title:
-        add(table, "caption", re.sub("  +(?!\\()", ", ", title))
+    table = SubElement(_scrolling(parent, caption or "Numbers"), "table")
+    if caption:
+        add(table, "caption", caption)
     row = SubElement(SubElement(table, "thead"), "tr")
     for heading, side in zip(headings, sides, strict=True):
         add(row, "th", heading.strip() or "what", look=side, scope="col")
@@ -175,9 +158,6 @@ def _number(value: object) -> float | None:
 def _look(column: Column) -> str:
     """Numbers stand at the right, long words are broken into lines."""
     known = [value for value in column.values if value is not None]
-    is_numeric = bool(known) and all(_number(value) is not None for value in known)
-    return "n" if is_numeric else _long(column.cells())
-
-
-def _long(cells: Iterable[str]) -> str:
-    return "long" if max(map(len, cells), default=0) > MOST_LETTERS else ""
+    if known and all(_number(value) is not None for value in known):
+        return "n"
+    return "long" if max(map(len, column.cells()), default=0) > MOST_LETTERS else ""

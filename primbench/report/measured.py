@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+import msgspec
 
 from primbench import stats
 from primbench.report import environment, table
-from primbench.report.columns import Column, columns_of
-from primbench.report.document import Note, Numbers, Section
+from primbench.report.document import Note, Section, Table
 from primbench.report.figures.heat import heat_maps
 from primbench.report.figures.roofline import rooflines
 from primbench.report.figures.sweeps import rates
@@ -52,7 +52,7 @@ def answer(results: Results) -> str:
 
 def _counted(records: Sequence[Record]) -> str:
     """What there are so many of: cases, or runs of them by several processes or in several places."""
-    cases = len({replace(record.case, process=0, arm="").key() for record in records})
+    cases = len({msgspec.structs.replace(record.case, process=0, arm="").key() for record in records})
     return "cases" if cases == len(records) else f"runs of {cases} case{'s' * (cases != 1)}"
 
 
@@ -124,11 +124,10 @@ def single_calls(records: Sequence[Record]) -> list[float]:
     return [sample for each in found if each.calls_per_sample == 1 for sample in each.samples_s]
 
 
-def _numbers(records: Sequence[Record], results: Results, yardsticks: Sequence[Yardstick]) -> Numbers:
+def _numbers(records: Sequence[Record], results: Results, yardsticks: Sequence[Yardstick]) -> Table:
     """The table that a terminal has, its rows numbered, since notes name them so."""
     (found,) = table.tables(records, results.workers, None, yardsticks)
-    rows = Column("row", range(1, len(records) + 1))
-    return Numbers(found.title, [rows, *columns_of(records, None, yardsticks)], found.notes)
+    return replace(found, columns=table.numbered(found.columns))
 
 
 def places(results: Results) -> Iterator[Section]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from primbench.experiments.numa import (
@@ -15,7 +16,7 @@ from primbench.experiments.numa import (
     Nearness,
 )
 from primbench.report import table
-from primbench.report.document import Note, Table
+from primbench.report.document import Column, Note, Table
 from primbench.suites.numa import CHASE, LAUNCH
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_percent, format_time, rate_column
@@ -78,16 +79,17 @@ def _tables(affinity: Affinity, device: str, name: str | None) -> Iterator[Table
     matrices = [matrix for matrix in affinity.matrices if matrix.device == device]
     placed = [matrix for matrix in matrices if matrix.kind != LAUNCH]
     if placed:
-        title = "  ".join(filter(None, ["host" if device == CPU else device, name, format_bytes(affinity.size_bytes)]))
-        yield _accesses(affinity, placed, f"{title}  ({_how(affinity, matrices)})")
+        shared = [*filter(None, [name]), format_bytes(affinity.size_bytes)]
+        table = _accesses(affinity, placed, "host" if device == CPU else device)
+        yield replace(table, shared=shared, how=_how(affinity, matrices))
     yield from (_launches(matrix) for matrix in matrices if matrix.kind == LAUNCH)
 
 
 def _accesses(affinity: Affinity, matrices: Sequence[Matrix], title: str) -> Table:
     """The table of one device's accesses from nodes of CPUs to nodes of memory."""
     columns = ["", "CPU node", *(f"memory node {node}" for node in affinity.axes.memory_nodes)]
-    rows = [row for matrix in matrices for row in _rows(matrix)]
-    return Table(title, columns, rows, [*_notes(matrices), *map(Note, _caches(affinity, matrices))])
+    rows = [row for matrix in matrices for row in _rows(matrix, affinity.axes.memory_nodes)]
+    return Table.of_rows(title, columns, rows, [*_notes(matrices), *map(Note, _caches(affinity, matrices))])
 
 
 def _how(affinity: Affinity, matrices: Sequence[Matrix]) -> str:
@@ -98,9 +100,8 @@ def _how(affinity: Affinity, matrices: Sequence[Matrix]) -> str:
 
 
 def _launches(matrix: Matrix) -> Table:
-    rows = [[str(cell.cpu_node), shown] for cell, shown in zip(matrix.cells, _shown(matrix)[1], strict=True)]
-    title = f"{matrix.device}  launch and wait, an empty kernel"
-    return Table(title, ["CPU node", "round trip"], rows, list(_notes([matrix])))
+    columns = [Column("CPU node", [cell.cpu_node for cell in matrix.cells]), Column("round trip", _shown(matrix)[1])]
+    return Table(matrix.device, columns, list(_notes([matrix])), ["launch and wait, an empty kernel"])
 
 
 def _processes(affinity: Affinity, matrices: Sequence[Matrix]) -> str:
@@ -121,14 +122,14 @@ def _caches(affinity: Affinity, matrices: Sequence[Matrix]) -> Iterator[str]:
         )
 
 
-def _rows(matrix: Matrix) -> Iterator[list[str]]:
+def _rows(matrix: Matrix, memory_nodes: Sequence[int]) -> Iterator[list[object]]:
     """One row for each CPU node: what was measured, the node, a cell for each memory node."""
     what, shown = _shown(matrix)
-    by_node: dict[int, list[str]] = {}
+    by_node: dict[int, dict[int | None, str]] = {}
     for cell, words in zip(matrix.cells, shown, strict=True):
-        by_node.setdefault(cell.cpu_node, []).append(words)
+        by_node.setdefault(cell.cpu_node, {})[cell.memory_node] = words
     for node, cells in by_node.items():
-        yield [what, str(node), *cells]
+        yield [what, node, *map(cells.get, memory_nodes)]
 
 
 def _shown(matrix: Matrix) -> tuple[str, list[str]]:

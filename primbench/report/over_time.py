@@ -37,11 +37,11 @@ def _table(record: Record, found: OverTime, phases_s: dict[str, float]) -> Table
     ]
     phases = ", ".join(f"{name} {format_time(time_s)}" for name, time_s in phases_s.items())
     process = f", process {record.case.process}" if record.case.process else ""
-    return Table(
-        title=f"{name_of(record.case)}{process}, over {format_time(end_s)}",
-        columns=["", "mean", "peak", f"from 0 to the peak, {format_time(end_s / WIDTH)} a character"],
-        rows=rows,
-        notes=[*map(Note, notes_of(found)), Note(f"phases: {phases}")],
+    return Table.of_rows(
+        f"{name_of(record.case)}{process}, over {format_time(end_s)}",
+        ["", "mean", "peak", f"from 0 to the peak, {format_time(end_s / WIDTH)} a character"],
+        rows,
+        [*map(Note, notes_of(found)), Note(f"phases: {phases}")],
     )
 
 

@@ -36,7 +36,7 @@ def published_table(comparison: Comparison) -> Table | None:
     cautions = dict.fromkeys(
         Note(f"{each.claim.says}: {each.claim.caution}", "marked") for each in found.claims if each.claim.caution
     )
-    return Table(f"Published, and the same here  ({found.source})", COLUMNS, rows, [Note(NOTE), *cautions])
+    return Table.of_rows("Published, and the same here", COLUMNS, rows, [Note(NOTE), *cautions], how=found.source)
 
 
 def shown_claim(claim: Claim) -> str:

@@ -69,7 +69,7 @@ def _parts(found: SelfTest) -> list[Table | Sequence[Note]]:
     )
     return [
         [Note(_answer(found))],
-        Table("The host against itself", columns, rows, [about]),
+        Table.of_rows("The host against itself", columns, rows, [about]),
     ]
 
 

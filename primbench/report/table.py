@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from primbench.report import fitting, plain, terminal
-from primbench.report.columns import Column, Noise, columns_of
-from primbench.report.document import Note, Table
+from primbench.report import layout, plain, terminal
+from primbench.report.columns import Noise, columns_of
+from primbench.report.document import Column, Note, Table, VerdictCell
 from primbench.report.line import line_notes
-from primbench.report.signs import FINE, STYLES, UNTOLD, StyledCell, painted
 from primbench.results.cpu_speed import SLOWED, speed
 from primbench.results.disturbances import ORDINARY_REASONS
 from primbench.results.metrics import COLUMNS
@@ -21,12 +20,12 @@ if TYPE_CHECKING:
 
     from primbench.baselines.yardstick import Yardstick
     from primbench.measurement import Measurement
-    from primbench.report.document import Tone
+    from primbench.report.document import Look, Tone
     from primbench.results.disturbances import Disturbance
     from primbench.spec.case import Case
 
 MOST_DISTURBANCES = 5  # a line each, below the table
-_TONES: dict[Tone, tuple[int, ...]] = {"worse": STYLES["worse"], "fine": FINE, "open": UNTOLD}
+_LOOKS: dict[Tone, Literal["worse", "fine", "untold"]] = {"worse": "worse", "fine": "fine", "open": "untold"}
 SLOWED_FRACTION = 0.25  # share of samples from which on their median moves
 
 
@@ -53,10 +52,17 @@ def of_primitives(records: Iterable[Record]) -> list[list[Record]]:
 
 def text(table: Table) -> str:
     """The table for a terminal, no wider than that is."""
-    rows, most = [[*map(_shown, row)] for row in (table.columns, *table.rows)], terminal.room()
-    # tabulate pads what it knows to be headings: a convolution's twenty would not fit a screen.
-    grid = "\n".join(fitting.fitted(rows, most)) if most else _grid(rows, "plain")
-    return "\n".join([_noted(Note(table.title)), grid, *map(_noted, table.notes)]) + "\n"
+    rows = [[*map(plain.printable, row)] for row in (table.headings, *table.rows)]
+    if most := terminal.room():
+        looks = [None, *map(_look, table.columns[-1].values)]
+        grid = "\n".join(layout.fitted(layout.cells_of(rows, looks), most))
+    else:  # tabulate pads what it knows to be headings: a convolution's twenty would not fit a screen.
+        grid = _grid(rows, "plain")
+    return "\n".join([_noted(Note(table.caption("  "))), grid, *map(_noted, table.notes)]) + "\n"
+
+
+def _look(value: object) -> Look | None:
+    return value.look if isinstance(value, VerdictCell) else None
 
 
 def texts(parts: Iterable[Table | Sequence[Note]]) -> str:
@@ -68,15 +74,11 @@ def _lines(notes: Iterable[Note]) -> str:
     return "".join(f"{_noted(note)}\n" for note in notes)
 
 
-def _shown(cell: str) -> str:
-    shown = plain.printable(cell)
-    return StyledCell(shown, cell.look) if isinstance(cell, StyledCell) else shown
-
-
 def _noted(note: Note) -> str:
-    words = terminal.said(plain.printable(note.text), is_command=note.kind == "command")
-    style = _TONES[note.tone] if note.tone else STYLES["open"] if note.kind == "marked" else ()
-    return "\n".join(painted(line, style) for line in words.split("\n"))
+    mark = "! " if note.kind == "marked" else ""
+    words = terminal.said(mark + plain.printable(note.words), [*map(plain.printable, note.command)])
+    look = _LOOKS[note.tone] if note.tone else "open" if note.kind == "marked" else None
+    return "\n".join(terminal.painted(line, look) for line in words.split("\n"))
 
 
 def markdown(part: Table | Sequence[Note]) -> str:
@@ -85,9 +87,9 @@ def markdown(part: Table | Sequence[Note]) -> str:
 
 
 def _markdown(table: Table) -> str:
-    columns, *rows = ([*map(plain.markdown, row)] for row in (table.columns, *table.rows))
+    columns, *rows = ([*map(plain.markdown, row)] for row in (table.headings, *table.rows))
     parts = [
-        f"**{plain.markdown(table.title)}**",
+        f"**{plain.markdown(table.caption('  '))}**",
         _grid(rows, "pipe", columns),
         *(plain.paragraph(note.text) for note in table.notes),
     ]
@@ -116,17 +118,22 @@ def _table(
         *(Note(words) for yardstick in yardsticks for words in yardstick.notes(records)),
     ]
     if len(records) > 1 and any(note.cites_rows for note in notes):
-        columns = [Column(fitting.ROW, range(1, len(records) + 1)), *columns]
-    rows = [list(row) for row in zip(*(column.cells() for column in columns), strict=True)]
-    return Table(_title(records, workers), [column.heading for column in columns], rows, notes)
+        columns = numbered(columns)
+    how = "times: median a call" if _any_timed(records) else ""
+    return Table(records[0].case.primitive, columns, notes, _shared_by_all(records, workers), how)
 
 
-def _title(records: list[Record], workers: list[Worker]) -> str:
-    """What all rows share."""
-    cases = [record.case for record in records]
+def numbered(columns: Sequence[Column]) -> list[Column]:
+    """With the numbers by which notes cite rows."""
+    if columns[0].heading == layout.ROW:
+        return [*columns]
+    return [Column(layout.ROW, range(1, len(columns[0].values) + 1)), *columns]
+
+
+def _shared_by_all(records: list[Record], workers: list[Worker]) -> list[str]:
     cold = "cold cache" if _shared(record.cache for record in records) == "cold" else None
-    parts = [cases[0].primitive, *_where(cases, _that_ran(records, workers)), cold]
-    return "  ".join(filter(None, parts)) + ("  (times: median a call)" if _any_timed(records) else "")
+    where = _where([record.case for record in records], _that_ran(records, workers))
+    return [each for each in (*where, cold) if each]
 
 
 def _where(cases: Sequence[Case], ran: Sequence[Worker]) -> list[str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.report import terminal
+from primbench.report import layout, terminal
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_frequency
 
@@ -218,7 +218,7 @@ def _grid(headings: list[str], rows: list[list[str]]) -> str:
     if not kept:
         return ""
     grid = [[row[place] for place in kept] for row in [headings, *rows]]
-    return "\n".join(terminal.grid(grid, terminal.room()))
+    return "\n".join(layout.grid(grid, terminal.room()))
 
 
 def _numbered(word: str, numbers: Sequence[int]) -> str:

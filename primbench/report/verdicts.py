@@ -6,14 +6,33 @@ from typing import TYPE_CHECKING
 
 from primbench.compare.ratio import WITHIN_MARGIN
 from primbench.compare.shown import shown_interval, shown_ratio
-from primbench.report.signs import SIGNS, StyledCell
+from primbench.report.document import VerdictCell
 from primbench.results.metrics import METRICS
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
     from primbench.compare.comparison import CaseComparison, Mean
     from primbench.compare.ratio import Estimate, Verdict
+    from primbench.report.document import Look
 
+SIGNS: dict[Verdict, str] = {
+    "slower": ">",
+    "faster": "<",
+    "different-about-the-margin": "~",
+    "different-but-small": "~",
+    "equivalent": "=",
+    "equivalent-at-full-speed": "=",
+    "equivalent-in-these-runs": "=",
+    "inconclusive": "?",
+}
+"""Ratios of times are above 1, below it, or like it."""
+_LOOKS: dict[Verdict, Look] = {
+    "slower": "worse",
+    "faster": "better",
+    "equivalent": "alike",
+    "equivalent-at-full-speed": "alike",
+    "equivalent-in-these-runs": "alike",
+}
 _OUTCOMES: dict[Verdict, str] = {
     "slower": "takes longer",
     "faster": "takes less",
@@ -30,7 +49,12 @@ def in_words(verdict: Verdict) -> str:
     return verdict.replace("-", " ").replace("different about", "different, about")
 
 
-def telling(case: CaseComparison, *, with_why: bool = True) -> list[tuple[Estimate, str]]:
+def signed(verdict: Verdict, words: str) -> VerdictCell:
+    """Words behind the sign of a verdict, which look like it."""
+    return VerdictCell(words, _LOOKS.get(verdict, "open"), SIGNS[verdict])
+
+
+def telling(case: CaseComparison, *, with_why: bool = True) -> list[tuple[Estimate, VerdictCell]]:
     """The metric that decided, with the verdict of the case; then the primary one and what else moved, in words.
 
     A sign stands before the verdict. with_why: what keeps the case from one.
@@ -39,8 +63,8 @@ def telling(case: CaseComparison, *, with_why: bool = True) -> list[tuple[Estima
         return []
     others = [each for each in case.estimates if each is not case.deciding and (each.primary or each.has_moved)]
     return [
-        (case.deciding, StyledCell.signed(SIGNS[case.verdict], shown_verdict(case, with_why=with_why))),
-        *((each, shown_outcome(each)) for each in others),
+        (case.deciding, signed(case.verdict, shown_verdict(case, with_why=with_why))),
+        *((each, VerdictCell(shown_outcome(each))) for each in others),
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
@@ -10,7 +9,7 @@ from msgspec.structs import asdict
 from primbench.compare.shown import shown_ratio
 from primbench.experiments.why.ingredients import Mixtures
 from primbench.report import table
-from primbench.report.document import Check, Document, Note, Page, Section, Table
+from primbench.report.document import Check, Document, Note, Page, Section, Table, typed
 from primbench.report.figures.waterfall import waterfall
 from primbench.report.step import step
 from primbench.report.verdicts import heading
@@ -198,8 +197,8 @@ def _parts(found: Inquiry) -> list[Table | Sequence[Note]]:
 
 
 def _table(found: Inquiry) -> Table:
-    title = f"{name_of(found.case)}, {heading(found.metric)}  (ratios of times, with intervals)"
-    return Table(title, COLUMNS, [*_rows(found)], [])
+    title = f"{name_of(found.case)}, {heading(found.metric)}"
+    return Table.of_rows(title, COLUMNS, [*_rows(found)], how="ratios of times, with intervals")
 
 
 def _steps(found: Inquiry) -> Iterator[Note]:
@@ -214,7 +213,7 @@ def _mends(found: Inquiry) -> Iterator[Note]:
     """What to do about each ingredient, and the commands that do it."""
     for each in found.mends:
         yield Note(f"mend: {found.ingredients[each.difference]}: {each.advice}")
-        yield from (Note(f"fix: {words}", "command") for words in each.fix)
+        yield from (Note("fix:", command=[words]) for words in each.fix)
 
 
 def _rows(found: Inquiry) -> Iterator[list[str]]:
@@ -270,10 +269,10 @@ def _notes(found: Inquiry) -> Iterator[Note]:
     for design, reason in known.failed:
         yield Note(f"does not run with {_set(found, design)}: {reason}")
     yield from map(Note, found.notes)
-    yield from (Note(words, "command") for words in _commands(found))
+    yield from _commands(found)
 
 
-def _commands(found: Inquiry) -> Iterator[str]:
+def _commands(found: Inquiry) -> Iterator[Note]:
     """What to type to see it again."""
     asked = options_of(found.case)
     if found.conclusion.proofs:
@@ -282,11 +281,11 @@ def _commands(found: Inquiry) -> Iterator[str]:
         harmed, healed = mixtures.arm(proven), mixtures.arm(mixtures.all - proven)
         words = dict.fromkeys(map(words_of, (found.fast, harmed, healed, found.slow)))
         compared = [word for each in words for word in ("--arm", each)]
-        yield f"proof: {shlex.join(['primbench', 'study', *compared, *asked])}"
+        yield Note("proof:", command=typed(["primbench", "study", *compared, *asked]))
     if found.file and found.conclusion.final and found.conclusion.proofs:
         own = ["--own"] * any(map(chooses, found.asked))
-        yield f"replay: {shlex.join(['primbench', 'why', '--resume', found.file, '--replay', *own])}"
-    yield f"again: {shlex.join(['primbench', 'why', *map(format_arm, found.asked), *asked])}"
+        yield Note("replay:", command=typed(["primbench", "why", "--resume", found.file, "--replay", *own]))
+    yield Note("again:", command=typed(["primbench", "why", *map(format_arm, found.asked), *asked]))
 
 
 def _tone(found: Inquiry) -> Tone:

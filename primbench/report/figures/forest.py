@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from primbench.compare.shown import shown_interval, shown_ratio
-from primbench.report.columns import Column
-from primbench.report.document import Figure, Numbers
-from primbench.report.signs import SIGNS
+from primbench.report.document import Column, Figure, Table, VerdictCell
 from primbench.report.svg_plot import (
     Axis,
     add_bar,
@@ -20,7 +18,7 @@ from primbench.report.svg_plot import (
     spread,
     wrapped,
 )
-from primbench.report.verdicts import heading, in_words, outcome_in_short, shown_estimate, telling
+from primbench.report.verdicts import SIGNS, heading, in_words, outcome_in_short, shown_estimate, telling
 from primbench.spec.naming import names_of
 from primbench.units import format_percent, format_time
 
@@ -55,7 +53,7 @@ class ForestRow:
     name: str
     found: Estimate
     verdict: Verdict
-    said: str
+    said: VerdictCell
 
     @property
     def words(self) -> str:
@@ -129,7 +127,7 @@ def _draw(svg: Element, axis: Axis, row: ForestRow, top: float) -> None:
     add_words(svg, 100, y + 4, ratio, "quiet wide", anchor="end")
 
 
-def _numbers(rows: Sequence[ForestRow], baseline: str, arm: str) -> Numbers:
+def _numbers(rows: Sequence[ForestRow], baseline: str, arm: str) -> Table:
     def column(title: str, value: Callable[[ForestRow], object], format_: Callable[[Any], str] = str) -> Column:
         return Column(title, [value(row) for row in rows], format_)
 
@@ -144,4 +142,4 @@ def _numbers(rows: Sequence[ForestRow], baseline: str, arm: str) -> Numbers:
         column("margin", lambda row: row.found.margin, format_percent),
         column("verdict", lambda row: row.said),
     ]
-    return Numbers("", columns)
+    return Table("", columns)

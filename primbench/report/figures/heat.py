@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from primbench import stats
 from primbench.compare.shown import shown_ratio
-from primbench.report.columns import Column
-from primbench.report.document import Figure, Numbers
+from primbench.report.document import Column, Figure, Table
 from primbench.report.svg_plot import add_heat, add_words, picture
 from primbench.spec.naming import name_of
 from primbench.system.files import format_cpu_list
@@ -102,7 +101,7 @@ def _order(nodes: str) -> tuple[int, str]:
     return (int(nodes) if nodes.isdecimal() else 10**9), nodes
 
 
-def _numbers(cells: Cells) -> Numbers:
+def _numbers(cells: Cells) -> Table:
     best, places = min(cells.values()), sorted(cells, key=lambda place: tuple(map(_order, place)))
     columns = [
         Column("node", [thread for thread, _ in places]),
@@ -110,4 +109,4 @@ def _numbers(cells: Cells) -> Numbers:
         Column("time", [cells[place] for place in places], format_time),
         Column("to the fastest", [cells[place] / best for place in places], shown_ratio),
     ]
-    return Numbers("", columns)
+    return Table("", columns)

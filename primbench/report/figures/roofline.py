@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from primbench.baselines.roof import ceilings_of
-from primbench.report.columns import Column
-from primbench.report.document import Figure, Numbers
+from primbench.report.document import Column, Figure, Table
 from primbench.report.svg_plot import add_words, rate_ticks, shown_rate, spread
 from primbench.report.xy_plot import XyPlot, xy_plot
 from primbench.spec.naming import names_of
@@ -134,14 +133,14 @@ def _name(ceiling: Ceiling) -> str:
     return "the maker's" if ceiling.is_printed else "the measured"
 
 
-def _numbers(points: Sequence[Point], ceilings: Sequence[Ceiling]) -> Numbers:
+def _numbers(points: Sequence[Point], ceilings: Sequence[Ceiling]) -> Table:
     columns = [
         Column("case", _names(points)),
         Column("operations a byte", [point.intensity for point in points], "{:.3g}".format),
         Column("FLOP/s", [point.flop_per_s for point in points], lambda rate: shown_rate(rate, "FLOP/s")),
         *(_shares(points, ceiling) for ceiling in ceilings),
     ]
-    return Numbers("; ".join(map(_said, ceilings)), columns)
+    return Table("; ".join(map(_said, ceilings)), columns)
 
 
 def _shares(points: Sequence[Point], ceiling: Ceiling) -> Column:

@@ -6,8 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from primbench.decompose.sums import LAUNCHES, PYTHON, UNEXPLAINED
-from primbench.report.columns import Column
-from primbench.report.document import Figure, Numbers
+from primbench.report.document import Column, Figure, Table
 from primbench.report.svg_plot import Axis, add_bar, add_rule, add_ticks_below, add_words, picture, time_ticks
 from primbench.units import format_percent, format_time
 
@@ -58,7 +57,7 @@ def _picture(rows: Sequence[SumRow], title: str, words: str) -> Element:
     return svg
 
 
-def _numbers(found: Explained) -> Numbers:
+def _numbers(found: Explained) -> Table:
     whole_s = found.step_s
     rows = found.rows
     columns = [
@@ -71,4 +70,4 @@ def _numbers(found: Explained) -> Numbers:
             format_percent,
         ),
     ]
-    return Numbers("", columns)
+    return Table("", columns)

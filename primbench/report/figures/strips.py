@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench import stats
-from primbench.report.columns import Column
-from primbench.report.document import Figure, Numbers
+from primbench.report.document import Column, Figure, Table
 from primbench.report.svg_plot import (
     EXACT,
     Axis,
@@ -63,7 +62,7 @@ def _picture(found: Mapping[str, Mapping[int, float]], title: str, words: str) -
     return svg
 
 
-def _numbers(found: Mapping[str, Mapping[int, float]]) -> Numbers:
+def _numbers(found: Mapping[str, Mapping[int, float]]) -> Table:
     processes = sorted({process for values in found.values() for process in values})
     columns = [Column(name, [values.get(process) for process in processes], shown) for name, values in found.items()]
-    return Numbers("", [Column("pair", [process + 1 for process in processes]), *columns])
+    return Table("", [Column("pair", [process + 1 for process in processes]), *columns])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from primbench.report.columns import Column
-from primbench.report.document import Figure, Numbers
+from primbench.report.document import Column, Figure, Table
 from primbench.report.line import sweeps
 from primbench.report.svg_plot import rate_ticks, shown_rate, spread
 from primbench.report.xy_plot import xy_plot
@@ -73,7 +72,7 @@ def _sizes(low: float, high: float) -> list[int]:
     return [2**power for power in range(first, last + 1, every)]
 
 
-def _numbers(found: Sequence[Sweep]) -> Numbers:
+def _numbers(found: Sequence[Sweep]) -> Table:
     rows = [(sweep, size, time_s) for sweep in found for size, time_s in sweep.points]
     by_line = [sweep.line and sweep.line.latency_s + size / sweep.line.size_bytes_per_s for sweep, size, _ in rows]
     columns = [
@@ -83,4 +82,4 @@ def _numbers(found: Sequence[Sweep]) -> Numbers:
         Column("by the fit", by_line, format_time),
         Column("bytes a second", [_rate(*row) for row in rows], lambda rate: shown_rate(rate, "B/s")),
     ]
-    return Numbers("", columns)
+    return Table("", columns)

@@ -6,8 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from primbench import stats
-from primbench.report.columns import Column
-from primbench.report.document import Figure, Numbers
+from primbench.report.document import Column, Figure, Table
 from primbench.report.svg_plot import spread, time_ticks
 from primbench.report.xy_plot import xy_plot
 from primbench.units import format_time
@@ -67,10 +66,10 @@ def _picture(curves: Mapping[str, Curve], title: str, words: str) -> Element:
     return plot.svg
 
 
-def _numbers(curves: Mapping[str, Curve]) -> Numbers:
+def _numbers(curves: Mapping[str, Curve]) -> Table:
     shares = sorted({share for found in curves.values() for share in found}, reverse=True)
     columns = [Column(name, [found.get(share) for share in shares], format_time) for name, found in curves.items()]
-    return Numbers("", [Column("calls that take longer", shares, _share), *columns])
+    return Table("", [Column("calls that take longer", shares, _share), *columns])
 
 
 def _share(share: float) -> str:

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from primbench.measurement.over_time import SERIES
-from primbench.report.columns import Column
-from primbench.report.document import Figure, Note, Numbers
+from primbench.report.document import Column, Figure, Note, Table
 from primbench.report.over_time import notes_of, shown, words_of
 from primbench.report.svg_plot import Axis, add_curve, add_rule, add_ticks_below, add_words, picture, time_ticks
 from primbench.spec.naming import name_of
@@ -94,7 +93,7 @@ def _picture(
 
 def _numbers(
     windows: Mapping[str, Mapping[float, float]], lanes: Mapping[str, Series], end_s: float, notes: Sequence[Note]
-) -> Numbers:
+) -> Table:
     times = sorted({time_s for found in windows.values() for time_s in found})
     peaks = [f"{words_of(name)}: peak {shown(name, lanes[name].peak)}" for name in windows]
     columns = [
@@ -102,4 +101,4 @@ def _numbers(
         for name, found in windows.items()
     ]
     title = f"Over {format_time(end_s)}; {', '.join(peaks)}"
-    return Numbers(title, [Column("from the start", times, format_time), *columns], notes)
+    return Table(title, [Column("from the start", times, format_time), *columns], notes)

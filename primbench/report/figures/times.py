@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.report.columns import Column
-from primbench.report.document import Figure, Numbers
+from primbench.report.document import Column, Figure, Table
 from primbench.report.svg_plot import add_bar, add_words, picture, wrapped
 from primbench.results.metrics import COLUMNS
 from primbench.spec.naming import names_of
@@ -85,10 +84,10 @@ def _draw(svg: Element, found: dict[Metric, float], top: float) -> float:
     return top + BAR * len(found)
 
 
-def _numbers(records: Sequence[Record]) -> Numbers:
+def _numbers(records: Sequence[Record]) -> Table:
     found = list(map(_times_of, records))
     metrics = dict.fromkeys(metric for each in found for metric in each)
-    return Numbers(
+    return Table(
         "",
         [
             Column("case", _names(records)),

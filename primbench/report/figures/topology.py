@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement
 
 from primbench.numa.topology import GpuPlace, Topology
-from primbench.report.columns import Column
-from primbench.report.document import Figure, Numbers
+from primbench.report.document import Column, Figure, Table
 from primbench.report.svg import LINE
 from primbench.report.topology_svg import CAPTION, MARGIN, TITLE, drawn
 
@@ -28,7 +27,7 @@ def topology(found: Environment) -> Figure:
     svg.insert(1, said)
     _without_caption(svg)
     rows = [text.text or "" for text in svg.iter("text")]
-    return Figure(CAPTION, words, svg, Numbers("", [Column("what is in it, from left to right", rows)]))
+    return Figure(CAPTION, words, svg, Table("", [Column("what is in it, from left to right", rows)]))
 
 
 def _without_caption(svg: Element) -> None:

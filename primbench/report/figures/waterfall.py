@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.experiments.why.rounds import RatioInterval
-from primbench.report.columns import Column
-from primbench.report.document import Figure, Numbers
+from primbench.report.document import Column, Figure, Table
 from primbench.report.svg_plot import (
     Axis,
     add_bar,
@@ -132,7 +131,7 @@ def _interval(found: RatioInterval) -> str:
     return "" if found.high is None else shown_interval((found.low, found.high))
 
 
-def _numbers(ways: Sequence[Sequence[Fall]]) -> Numbers:
+def _numbers(ways: Sequence[Sequence[Fall]]) -> Table:
     every = [each for way in ways for each in way]
     columns = [
         Column("place, or what is added (+) or taken (-)", [each.words for each in every]),
@@ -140,4 +139,4 @@ def _numbers(ways: Sequence[Sequence[Fall]]) -> Numbers:
         Column("ratio", [*map(_ratio, every)], shown_ratio),
         Column("interval", [_interval(each.step) if each.step else None for each in every]),
     ]
-    return Numbers("", columns)
+    return Table("", columns)

@@ -105,7 +105,7 @@ def test_datasheet_is_that_of_the_device() -> None:
 def test_table_shows_the_shares_and_says_of_what() -> None:
     records = [record(8e14, set="roof", dtype="bfloat16"), record(4e14, dtype="bfloat16")]
     (found,) = tables(records, [worker("cuda:0")], None, [roof(*records)])
-    shown = {name: [row[found.columns.index(name)] for row in found.rows] for name in ("of roof", "of datasheet")}
+    shown = {name: [row[found.headings.index(name)] for row in found.rows] for name in ("of roof", "of datasheet")}
     assert {"of roof": ["100.0%", "50.0%"], "of datasheet": ["80.8%", "40.4%"]} == shown
     assert [
         "of roof: of the best rate that a case of set roof reached on this device in this run",
@@ -123,7 +123,7 @@ def test_table_without_anything_to_compare_has_neither_column() -> None:
     (found,) = tables(
         [record(4e14)], [], None, [roof(record(8e14, set="roof", dtype="float16"), record(1.0, "memcpy"))]
     )
-    assert "of roof" not in found.columns
+    assert "of roof" not in found.headings
 
 
 def sizes(*cases: Case) -> list[tuple[str, object]]:

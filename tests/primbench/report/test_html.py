@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import lzma
 import re
 from collections.abc import Callable, Sequence
@@ -113,7 +114,8 @@ def test_nodes_are_answered_first(invoke: Callable[..., Result], tmp_path: Path)
 
 
 def test_finding_without_pictures_has_its_words_and_tables() -> None:
-    table = Table("two  nodes", ["node", ""], [["a|b", "<i>"], ["c", "d" * 40]], [Note("slow", "marked")])
+    rows = [["a|b", "<i>"], ["c", "d" * 40]]
+    table = dataclasses.replace(Table.of_rows("two", ["node", ""], rows, [Note("slow", "marked")]), shared=["nodes"])
     parts: list[Table | Sequence[Note]] = [[Note("One node is slower."), Note("It is a|b.")], table, [Note("last")]]
     written = known()["report"].write(Document(rows=list, parts=lambda: parts, checks=list, value=None))
     found = check(str(written))

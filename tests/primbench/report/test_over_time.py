@@ -48,15 +48,15 @@ USED = OverTime(
 def test_columns_are_the_most_memory_and_the_mean_shares() -> None:
     (found,) = tables([record(USED), record(None)])
     names = ["host mem", "GPU mem", "SM active", "DRAM"]
-    assert [*names, "check"] == found.columns[-5:]
-    shown = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    assert [*names, "check"] == found.headings[-5:]
+    shown = [dict(zip(found.headings, row, strict=True)) for row in found.rows]
     assert ["3.50 GiB", "8 GiB", "30.0%", "25.0%"] == [shown[0][name] for name in names]
     assert ["-"] * 4 == [shown[1][name] for name in names]
 
 
 def test_nothing_sampled_is_no_column_and_no_curve() -> None:
     (found,) = tables([record(None)])
-    assert not {"host mem", "GPU mem", "SM active", "tensor", "DRAM"} & set(found.columns)
+    assert not {"host mem", "GPU mem", "SM active", "tensor", "DRAM"} & set(found.headings)
     assert [] == over_time.tables([record(None), Record(**{**_fields(record(None)), "measurement": None})])
 
 
@@ -67,7 +67,7 @@ def _fields(found: Record) -> dict[str, Any]:
 def test_each_series_has_mean_peak_and_curve_and_the_unknown_a_reason() -> None:
     (found,) = over_time.tables([record(USED), record(None)])
     assert "gemm m=4 n=5 k=6 float32 on torch cuda:0, over 2.00 s" == found.title
-    assert ["", "mean", "peak", "from 0 to the peak, 50.0 ms a character"] == found.columns
+    assert ["", "mean", "peak", "from 0 to the peak, 50.0 ms a character"] == found.headings
     assert [
         ["host rss", "2 GiB", "3 GiB"],
         ["gpu process", "6 GiB", "8 GiB"],

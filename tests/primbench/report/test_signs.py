@@ -16,7 +16,7 @@ import pytest
 from primbench.compare.ratio import Verdict
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
-from primbench.report.signs import SIGNS
+from primbench.report.verdicts import SIGNS
 from primbench.results.file import Results, encode
 from primbench.results.record import Line
 from primbench.spec.case import Case

@@ -15,7 +15,8 @@ from primbench.doctor import place
 from primbench.environment import fingerprint
 from primbench.numa import scan
 from primbench.report import terminal
-from primbench.report.terminal import grid, room, width
+from primbench.report.layout import grid
+from primbench.report.terminal import room, width
 
 if TYPE_CHECKING:
     from click.testing import Result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primbench.compare.pairs import compare
-from primbench.report import comparison, fitting, table, terminal
+from primbench.report import comparison, layout, table, terminal
+from primbench.report.document import typed
 from primbench.results import file as results_file
 
 ROOT = Path(__file__).parents[3]
@@ -44,12 +46,12 @@ def test_recorded_studies_fit_a_terminal(path: Path, monkeypatch: pytest.MonkeyP
 def test_rows_that_notes_cite_have_numbers() -> None:
     made = table.tables(results_file.read(RECORDED[-1]).latest())
     for each in made:
-        assert any(re.search(r"\brows? [0-9]", note.text) for note in each.notes) == (each.columns[0] == "row")
+        assert any(re.search(r"\brows? [0-9]", note.text) for note in each.notes) == (each.headings[0] == "row")
 
 
 @given(st.lists(st.lists(CELL, min_size=4, max_size=4), min_size=2, max_size=6), st.integers(45, 90))
 def test_any_table_fits_and_keeps_its_words(rows: list[list[str]], most: int) -> None:
-    lines = list(fitting.fitted(rows, most))
+    lines = list(layout.fitted(layout.cells_of(rows), most))
     check(lines, most)
     left = words(" ".join(lines))
     for word in {word for row in rows for cell in row for word in words(cell)}:
@@ -57,9 +59,8 @@ def test_any_table_fits_and_keeps_its_words(rows: list[list[str]], most: int) ->
 
 
 def test_a_command_that_goes_on_in_the_next_line_can_be_pasted() -> None:
-    first, second = fitting.wrapped(
-        "next: primbench study --arm host --arm docker --primitive launch", 40, is_command=True
-    ).split("\n")
+    command = ["primbench", "study", "--arm", "host", "--arm", "docker", "--primitive", "launch"]
+    first, second = terminal.wrapped("next:", 40, command).split("\n")
     assert "next: primbench study --arm host \\" == first
     assert "  --arm docker --primitive launch" == second
 
@@ -71,5 +72,11 @@ def test_what_all_rows_share_stands_above_them() -> None:
         ["35", "bfloat16", "6.8 us", "ok"],
     ]
     assert ["all rows: dtype bfloat16", "   m   device  check", "1760  5.34 us  ok", "  35   6.8 us  ok"] == list(
-        fitting.fitted(rows, 25)
+        layout.fitted(layout.cells_of(rows), 25)
     )
+
+
+@given(st.lists(st.text("a b'\"\\$", min_size=1, max_size=9), min_size=1), st.integers(20, 60))
+def test_no_word_of_a_command_is_in_two_lines(command: list[str], most: int) -> None:
+    pasted = terminal.wrapped("fix:", most, typed(command)).replace(" \\\n  ", " ")
+    assert ["fix:", *command] == shlex.split(pasted)
