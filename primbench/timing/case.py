@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -171,12 +171,12 @@ def _measured(
     error = timer.settle(compare) if timer else compare()
     phases.end("check")
     host_pages = pages.watch(steps, [*extents, *first.extents], page_nodes)
-    before = host_counters.start()
-    with garbage_kept(), pace.in_place(calls, backend.device):
+    before = None if method.dry_run else host_counters.start()
+    with nullcontext() if method.dry_run else garbage_kept(), pace.in_place(calls, backend.device):
         phases.end("own CPU")
         timed = timed_by(timer, problem, steps[0], method, pace) if timer else Measurement()
     turned = pace.turns()
-    host = host_counters.since(before, turned, is_alone=isinstance(case, Alone))
+    host = host_counters.since(before, turned, is_alone=isinstance(case, Alone)) if before else None
     seen, why_no_pages = pages.pages_since(host_pages)
     phases.end("timing")
     if error is not None and not method.dry_run and (again := case.check_again(steps[0])) is not None:

@@ -119,6 +119,7 @@ def serve(
         folder = problem.folder() if problem else None
         seen: list[Later | None] = []
         over = partial(say, sink, Sampled()) if word.in_turn else None
+        is_timed = not word.case.method.dry_run  # else nothing is that the place might have changed
         outcome = refused or run(
             backend,
             word,
@@ -127,10 +128,12 @@ def serve(
             page_nodes=ready.placement.page_nodes,
             give_away=give_away,
             inputs=inputs,
-            look=partial(look, seen, ready.environment, folder, over),
+            look=partial(look, seen, ready.environment, folder, over) if is_timed else lambda: None,
         )
         for_case, inputs = None, ()
-        say(sink, replace(outcome, later=seen[0] if seen else later(ready.environment, folder)))
+        if is_timed:
+            outcome = replace(outcome, later=seen[0] if seen else later(ready.environment, folder))
+        say(sink, outcome)
         gc.collect()
         backend.release()
 
