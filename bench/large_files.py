@@ -1,8 +1,8 @@
 """What commands take to read results files of many records, and a dry run of many cases: wall time and peak memory.
 
-The files are made of recorded records of `suites/reference/`, each again and again at other sizes, its times scattered by
-a percent, its samples cut to a few, so that a record has 2.7 kB; two of them differ by their scatter alone. `--records
-100000` makes two of 270 MB and takes a minute or two.
+The files are made of recorded records of `suites/reference/`, each again and again at other sizes, its times scattered
+by a percent, its samples cut to a few, so that a record has 3.7 kB; two of them differ by their scatter alone.
+`--records 100000` makes two of 371 MB and takes some minutes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from primbench.results.record import Record
 
 SOURCE = Path(__file__).parents[1] / "suites/reference/h200-deepbench-training-float16-cupy.jsonl.xz"
-MOST_SAMPLES = 6  # of a metric: what a record of 2.7 kB has
+MOST_SAMPLES = 6  # of a metric
 SIZES = ("m", "n", "batch_size", "k")
 """The first of them that a primitive has is another number in every copy."""
 
@@ -97,7 +97,9 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=10_000, help="of each file")
     parser.add_argument("--cases", type=int, default=10_000, help="of the dry run")
     parser.add_argument("--only", action="append", help="a row by its name, such as 'compare'; repeatable")
-    parser.add_argument("--folder", type=Path, help="where files stay, and are used again; default: a new one that goes")
+    parser.add_argument(
+        "--folder", type=Path, help="where files stay, and are used again; default: a new one that goes"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -43,6 +44,7 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
     return ordered[rank - 1], ordered[-rank]
 
 
+@functools.lru_cache(maxsize=1000)
 def _median_rank(n: int) -> int | None:
     """The largest j with 2 P(Binomial(n, 1/2) < j) <= 0.05; the normal approximation above n = 100."""
     if n > 100:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from primbench import stats
 from primbench.compare.moments import medians, moments
@@ -21,7 +20,6 @@ from primbench.errors import InvalidRequest
 from primbench.results.cpu_speed import FEWEST, Speed, not_held_up, slowed_fraction, speed, undisturbed
 from primbench.results.metrics import METRICS, SAMPLED, Metric
 from primbench.results.record import thread_lacks
-from primbench.spec.placement import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,7 +67,10 @@ class Side:
     @cached_property
     def undisturbed(self) -> dict[bytes, MetricValues]:
         """As ``numbers``, by samples taken at full CPU speed; metrics with no loop timed beside them are left out."""
-        return {key: _values(records, self._at_full_speed) for key, records in self.cases.items()}
+        return {
+            key: _values(records, partial(_at_full_speed, self.speeds[key].full_s)) if key in self.speeds else {}
+            for key, records in self.cases.items()
+        }
 
     @cached_property
     def moments(self) -> dict[bytes, dict[str, dict[int, list[float]]]]:
@@ -110,13 +111,6 @@ class Side:
         counts = {key: len(self.loops_s[key]) for key in self.speeds}
         slowed = sum(found.slowed_fraction * counts[key] for key, found in self.speeds.items())
         return slowed / sum(counts.values()) if counts else None
-
-    def _at_full_speed(self, metric: Metric, records: Sequence[Record]) -> float | None:
-        found = self.speeds.get(identity(records[0].case))
-        if metric.samples_of or found is None:
-            return None
-        kept = [sample for each in _samples(metric, records) for sample in undisturbed(each, found.full_s)]
-        return stats.quantile(kept, 0.5) if len(kept) >= FEWEST else None
 
     def took_turns(self, key: bytes) -> bool:
         """Whether all that was measured of a case was measured in turn with other sides."""
@@ -187,7 +181,8 @@ def sides_of(results: Results) -> dict[str, Side]:
 
 def identity(case: Case) -> bytes:
     """A key that is equal for two cases of the same problem, backend, device and method, wherever they ran."""
-    return replace(case, arm="", process=0, placement=Placement()).key()
+    of_problem = (case.primitive, case.parameters, case.backend, case.device, case.method, case.labels)
+    return msgspec.json.encode(of_problem, order="deterministic")
 
 
 def _values(
@@ -217,6 +212,13 @@ def _samples(metric: Metric, records: Sequence[Record]) -> list[Samples]:
 
 def _of_all(metric: Metric, records: Sequence[Record]) -> float | None:
     return metric.of(_samples(metric, records))
+
+
+def _at_full_speed(full_s: float, metric: Metric, records: Sequence[Record]) -> float | None:
+    if metric.samples_of:
+        return None
+    kept = [sample for each in _samples(metric, records) for sample in undisturbed(each, full_s)]
+    return stats.quantile(kept, 0.5) if len(kept) >= FEWEST else None
 
 
 def _of_moments(metric: Metric, records: Sequence[Record]) -> list[float] | None:

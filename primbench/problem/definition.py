@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from abc import ABC, abstractmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -236,7 +237,12 @@ KERNELS: dict[tuple[str, str], Setup] = {}
 
 def fields_of(problem: Problem | type[Problem]) -> tuple[dataclasses.Field[Any], ...]:
     """The fields of a primitive."""
-    return dataclasses.fields(problem)
+    return _fields(problem if isinstance(problem, type) else type(problem))
+
+
+@functools.cache  # problems are made of every record of a file, again and again
+def _fields(kind: type[Problem]) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(kind)
 
 
 def kernel(primitive: str, *backends: str) -> Callable[[Setup], Setup]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from primbench import stats
+from primbench.compare.criteria import problem_of
 from primbench.report import environment, table
 from primbench.report.document import Note, Section, Table
 from primbench.report.figures.heat import heat_maps
@@ -96,7 +98,9 @@ def _figures(records: Sequence[Record]) -> Iterator[Figure]:
 
 def _tails(records: Sequence[Record]) -> Figure | None:
     """Of the cases whose slow calls are furthest from their median, where slow calls are themselves a finding."""
-    single = {name: found for name, each in _named(records).items() if (found := _single_calls(each))}
+    if not problem_of(records[0].case.primitive).has_tails:
+        return None
+    single = {name: found for name, each in _named(records).items() if (found := single_calls([each]))}
     worst = sorted(single, key=lambda name: -stats.quantile(single[name], 0.99) / stats.quantile(single[name], 0.5))
     kept = worst[:MOST_CURVES]
     return tails(f"Slow calls of {records[0].case.primitive}", {name: single[name] for name in kept}, len(single))
@@ -105,16 +109,11 @@ def _tails(records: Sequence[Record]) -> Figure | None:
 def _named(records: Sequence[Record]) -> dict[str, Record]:
     """By names of their own: alike are those of several processes, which their row in the table tells apart."""
     names = names_of([record.case for record in records])
+    counts = Counter(names)
     return {
-        name if names.count(name) == 1 else f"{name}, row {row}": record
+        name if counts[name] == 1 else f"{name}, row {row}": record
         for row, (name, record) in enumerate(zip(names, records, strict=True), 1)
     }
-
-
-def _single_calls(record: Record) -> list[float]:
-    """Where slow calls are a finding: the samples of the first tail that was taken."""
-    problem = record.case.known_problem()
-    return single_calls([record]) if problem and problem.has_tails else []
 
 
 def single_calls(records: Sequence[Record]) -> list[float]:

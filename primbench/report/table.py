@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
 from primbench.report import layout, plain, terminal
@@ -16,7 +17,7 @@ from primbench.system.files import format_cpu_list
 from primbench.units import TimeUnit, format_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from primbench.baselines.yardstick import Yardstick
     from primbench.measurement import Measurement
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from primbench.results.disturbances import Disturbance
     from primbench.spec.case import Case
 
+MOST_ROWS = 1000  # of a table; data files have all
 MOST_DISTURBANCES = 5  # a line each, below the table
 _LOOKS: dict[Tone, Literal["worse", "fine", "untold"]] = {"worse": "worse", "fine": "fine", "open": "untold"}
 SLOWED_FRACTION = 0.25  # share of samples from which on their median moves
@@ -37,7 +39,7 @@ def tables(
     *,
     wanted: Sequence[str] = (),
 ) -> list[Table]:
-    """One table for each primitive, in order of first appearance. wanted: as in columns_of."""
+    """One table for each primitive, in order of first appearance, of its first MOST_ROWS. wanted: as in columns_of."""
     found = list(workers)
     return [_table(each, found, time_unit, yardsticks, wanted) for each in of_primitives(records)]
 
@@ -104,14 +106,16 @@ def _grid(rows: list[list[str]], format_name: str, headings: Sequence[str] = ())
 
 
 def _table(
-    records: list[Record],
+    every: list[Record],
     workers: list[Worker],
     time_unit: TimeUnit | None,
     yardsticks: Sequence[Yardstick],
     wanted: Sequence[str],
 ) -> Table:
+    records = every[:MOST_ROWS]
     columns = columns_of(records, time_unit, yardsticks, wanted=wanted)
     notes = [
+        *_not_shown(every[MOST_ROWS:]),
         *_notes(records),
         *_placement_notes(records, workers),
         *map(Note, line_notes(records)),
@@ -128,6 +132,14 @@ def numbered(columns: Sequence[Column]) -> list[Column]:
     if columns[0].heading == layout.ROW:
         return [*columns]
     return [Column(layout.ROW, range(1, len(columns[0].values) + 1)), *columns]
+
+
+def _not_shown(records: Sequence[Record]) -> Iterator[Note]:
+    """How many rows there are no more of, and what became of those."""
+    if records:
+        counts = Counter(record.status for record in records)
+        words = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+        yield Note(f"and {len(records)} more rows, of which nothing is said here: {words}; --csv and --json have all")
 
 
 def _shared_by_all(records: list[Record], workers: list[Worker]) -> list[str]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from primbench.errors import InvalidRequest
 from primbench.measurement import Measurement, Samples
 from primbench.measurement.over_time import SERIES, OverTime, split_unit
+from primbench.problem import Problem
+from primbench.registry import problem_class
 from primbench.results.metrics import SAMPLED
 from primbench.system.files import format_cpu_list
 
@@ -115,6 +117,8 @@ def _is_number(value: object) -> bool:
 def figures_of(record: Record) -> dict[str, float | None]:
     """What the primitive itself makes of its times; a file may hold a problem that this version refuses."""
     try:
+        if problem_class(record.case.primitive).figures is Problem.figures:  # which has none, whatever its fields
+            return {}
         return record.case.problem().figures(record.measurement or Measurement())
     except InvalidRequest:
         return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from primbench.compare.shown import shown_interval, shown_ratio
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from xml.etree.ElementTree import Element
 
-    from primbench.compare.comparison import ArmComparison
+    from primbench.compare.comparison import ArmComparison, CaseComparison
     from primbench.compare.ratio import Estimate, Verdict
 
 LOOKS: dict[Verdict, tuple[str, str]] = {
@@ -43,6 +44,7 @@ LOOKS: dict[Verdict, tuple[str, str]] = {
 LANE_END = 57.0  # percent of the width; verdicts stand to the right of it
 LANE, LINE = 26, 16  # pixels down
 MOST_ROWS = 150
+MOST_LISTED = 1000
 WIDE = 1.5  # from such a span on, ratios are drawn by their logarithms
 
 
@@ -64,26 +66,37 @@ class ForestRow:
 
 def forest(arm: ArmComparison, baseline: str) -> Figure | None:
     """Of every case the metric that decided its verdict, and others that moved; None where nothing was compared."""
-    rows = list(_rows(arm))
+    cases = list(_cases(arm))
+    rows = list(chain(*cases))
     if not rows:
         return None
-    drawn = sorted(rows, key=lambda row: -_distance(row.found))[:MOST_ROWS] if len(rows) > MOST_ROWS else rows
+    drawn = rows if len(rows) <= MOST_ROWS else list(chain(*_furthest(cases)))[:MOST_ROWS]
+    listed = rows if len(rows) <= MOST_LISTED else drawn
     title = f"{arm.name} against {baseline}"
     words = (
         f"Ratio of times, {arm.name} to {baseline}: right of 1 is slower. A mark is the ratio, its line the 95 % "
         "interval; the band is what counts as equal for that case."
     )
     if len(drawn) < len(rows):
-        words += f" Drawn are the {len(drawn)} of {len(rows)} that differ most."
-    return Figure(title, words, _picture(drawn, title, words), _numbers(rows, baseline, arm.name), is_folded=False)
+        words += f" Drawn are the {len(drawn)} of {len(rows)} that differ most"
+        words += "." if listed is rows else ", and so are their numbers; `primbench compare --csv FILE` writes all."
+    return Figure(title, words, _picture(drawn, title, words), _numbers(listed, baseline, arm.name), is_folded=False)
 
 
-def _rows(arm: ArmComparison) -> Iterator[ForestRow]:
+def _furthest(cases: Sequence[list[ForestRow]]) -> list[list[ForestRow]]:
+    return sorted(cases, key=lambda rows: -max((_distance(row.found) for row in rows), default=0.0))
+
+
+def _cases(arm: ArmComparison) -> Iterator[list[ForestRow]]:
+    """The rows of each case."""
     for name, case in zip(names_of([case.case for case in arm.cases]), arm.cases, strict=True):
-        for estimate, said in telling(case):
-            first = estimate is case.deciding
-            verdict = case.verdict if first and case.verdict else estimate.outcome
-            yield ForestRow(name if first else "", estimate, verdict, said)
+        yield [_row(name, case, estimate, said) for estimate, said in telling(case)]
+
+
+def _row(name: str, case: CaseComparison, estimate: Estimate, said: str) -> ForestRow:
+    first = estimate is case.deciding
+    verdict = case.verdict if first and case.verdict else estimate.outcome
+    return ForestRow(name if first else "", estimate, verdict, said)
 
 
 def _distance(found: Estimate) -> float:

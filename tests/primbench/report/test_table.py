@@ -18,7 +18,7 @@ from primbench.measurement.readings import GpuProcess, GpuReading, HostReading
 from primbench.numa.placement import EffectivePlacement
 from primbench.registry import build
 from primbench.report.document import Table
-from primbench.report.table import markdown, tables, text
+from primbench.report.table import MOST_ROWS, markdown, tables, text
 from primbench.results.record import Record, Worker
 from primbench.spec.case import Case
 from primbench.spec.method import Method
@@ -433,3 +433,13 @@ def test_a_field_called_as_a_metric_has_another_heading() -> None:
     (found,) = tables([record(ON_CPU, primitive="batched_gemm", parameters=parameters)], [worker()])
     assert ["problem batch", "batch"] == [each for each in found.headings if "batch" in each]
     assert len(found.headings) == len({*found.headings})
+
+
+def test_of_more_rows_than_anybody_reads_the_first_are_shown_and_the_others_counted() -> None:
+    records = [record(m=number) for number in range(1, MOST_ROWS + 3)]
+    records[-1] = record(m=1, status="failed", reason="crash")
+    (found,) = tables(records)
+    assert (len(found.columns[0].values), found.notes[0].words) == (
+        MOST_ROWS,
+        "and 2 more rows, of which nothing is said here: 1 ok, 1 failed; --csv and --json have all",
+    )
