@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from primbench.measurement.over_time import OverTime
+    from primbench.measurement.readings import HostReading
     from primbench.problem import Array
     from primbench.timing.cuda import CudaTimer
     from primbench.timing.turns import InTurn
@@ -171,12 +173,12 @@ def _measured(
     error = timer.settle(compare) if timer else compare()
     phases.end("check")
     host_pages = pages.watch(steps, [*extents, *first.extents], page_nodes)
-    before = None if method.dry_run else host_counters.start()
-    with nullcontext() if method.dry_run else garbage_kept(), pace.in_place(calls, backend.device):
+    since = _counting(method)
+    with garbage_kept(), pace.in_place(calls, backend.device):
         phases.end("own CPU")
         timed = timed_by(timer, problem, steps[0], method, pace) if timer else Measurement()
     turned = pace.turns()
-    host = host_counters.since(before, turned, is_alone=isinstance(case, Alone)) if before else None
+    host = since(turned, is_alone=isinstance(case, Alone))
     seen, why_no_pages = pages.pages_since(host_pages)
     phases.end("timing")
     if error is not None and not method.dry_run and (again := case.check_again(steps[0])) is not None:
@@ -204,6 +206,11 @@ def _measured(
         turns=turned,
         over_time=over_time,
     )
+
+
+def _counting(method: Method) -> Callable[..., HostReading | None]:
+    """What host_counters.since() gives from now on; of a dry run, in which there is nothing to disturb, None."""
+    return (lambda *_, **__: None) if method.dry_run else partial(host_counters.since, host_counters.start())
 
 
 def make_second_context(backend: Backend, method: Method) -> None:

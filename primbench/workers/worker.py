@@ -117,9 +117,9 @@ def serve(
             inputs = ()
         problem = word.case.known_problem()
         folder = problem.folder() if problem else None
+        told = None if word.case.method.dry_run else ready.environment
         seen: list[Later | None] = []
         over = partial(say, sink, Sampled()) if word.in_turn else None
-        is_timed = not word.case.method.dry_run  # else nothing is that the place might have changed
         outcome = refused or run(
             backend,
             word,
@@ -128,21 +128,26 @@ def serve(
             page_nodes=ready.placement.page_nodes,
             give_away=give_away,
             inputs=inputs,
-            look=partial(look, seen, ready.environment, folder, over) if is_timed else lambda: None,
+            look=partial(look, seen, told, folder, over),
         )
         for_case, inputs = None, ()
-        if is_timed:
-            outcome = replace(outcome, later=seen[0] if seen else later(ready.environment, folder))
-        say(sink, outcome)
+        say(sink, replace(outcome, later=seen[0] if seen else looked(told, folder)))
         gc.collect()
         backend.release()
 
 
-def look(seen: list[Later | None], told: Environment, folder: str | None, over: Callable[[], None] | None) -> None:
+def look(
+    seen: list[Later | None], told: Environment | None, folder: str | None, over: Callable[[], None] | None
+) -> None:
     """What of the place is not as it was told, added to ``seen``. over: tells others that all is sampled, who wait."""
     if over is not None:
         over()
-    seen.append(later(told, folder))
+    seen.append(looked(told, folder))
+
+
+def looked(told: Environment | None, folder: str | None) -> Later | None:
+    """What of the place is not as it was told; None is not looked for, as in a dry run, where it has changed no time."""
+    return None if told is None else later(told, folder)
 
 
 def die_with_parent() -> None:
