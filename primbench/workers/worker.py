@@ -115,9 +115,6 @@ def serve(
         assert isinstance(word, Task)
         if word.case != for_case:
             inputs = ()
-        problem = word.case.known_problem()
-        folder = problem.folder() if problem else None
-        told = None if word.case.method.dry_run else ready.environment
         seen: list[Later | None] = []
         over = partial(say, sink, Sampled()) if word.in_turn else None
         outcome = refused or run(
@@ -128,26 +125,27 @@ def serve(
             page_nodes=ready.placement.page_nodes,
             give_away=give_away,
             inputs=inputs,
-            look=partial(look, seen, told, folder, over),
+            look=partial(look, seen, word.case, ready.environment, over),
         )
         for_case, inputs = None, ()
-        say(sink, replace(outcome, later=seen[0] if seen else looked(told, folder)))
+        say(sink, replace(outcome, later=seen[0] if seen else looked(word.case, ready.environment)))
         gc.collect()
         backend.release()
 
 
-def look(
-    seen: list[Later | None], told: Environment | None, folder: str | None, over: Callable[[], None] | None
-) -> None:
+def look(seen: list[Later | None], case: Case, told: Environment, over: Callable[[], None] | None) -> None:
     """What of the place is not as it was told, added to ``seen``. over: tells others that all is sampled, who wait."""
     if over is not None:
         over()
-    seen.append(looked(told, folder))
+    seen.append(looked(case, told))
 
 
-def looked(told: Environment | None, folder: str | None) -> Later | None:
-    """What of the place is not as it was told; None is not looked for, as in a dry run, where it has changed no time."""
-    return None if told is None else later(told, folder)
+def looked(case: Case, told: Environment) -> Later | None:
+    """What of the place is not as it was told; None also after a dry run, of which it has changed no time."""
+    if case.method.dry_run:
+        return None
+    problem = case.known_problem()
+    return later(told, problem.folder() if problem else None)
 
 
 def die_with_parent() -> None:
