@@ -26,7 +26,7 @@ from primbench.results.file import encode, read
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from primbench.results.record import Record
+    from primbench.results.record import Line, Record
 
 SOURCE = Path(__file__).parents[1] / "suites/reference/h200-deepbench-training-float16-cupy.jsonl.xz"
 MOST_SAMPLES = 6  # of a metric
@@ -38,7 +38,8 @@ def write(path: Path, count_of_records: int, seed: int) -> None:
     """A results file of so many records."""
     held, chance = read(SOURCE), random.Random(seed)
     with path.open("wb") as file:
-        file.writelines(map(encode, (held.header, *held.workers)))
+        lines: list[Line] = [held.header, *held.workers]
+        file.writelines(map(encode, lines))
         file.writelines(map(encode, islice(_varied(held.records, chance), count_of_records)))
 
 

@@ -93,7 +93,7 @@ def _cases(arm: ArmComparison) -> Iterator[list[ForestRow]]:
         yield [_row(name, case, estimate, said) for estimate, said in telling(case)]
 
 
-def _row(name: str, case: CaseComparison, estimate: Estimate, said: str) -> ForestRow:
+def _row(name: str, case: CaseComparison, estimate: Estimate, said: VerdictCell) -> ForestRow:
     first = estimate is case.deciding
     verdict = case.verdict if first and case.verdict else estimate.outcome
     return ForestRow(name if first else "", estimate, verdict, said)
