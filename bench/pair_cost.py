@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 from bench.random_cases import suite
 from primbench.cli import main as primbench
-from primbench.cli import study
+from primbench.cli import studying
 from primbench.compare.sides import identity
 from primbench.experiments.budget import Budget
 from primbench.experiments.sharing import Sharing
@@ -44,7 +44,7 @@ OF_MAIN = [
     ("how long, and whether", Sharing, "__call__"),
     ("how long, and whether", Budget, "may_begin"),
     ("how long, and whether", Budget, "suffices"),
-    ("verdicts so far", study, "_compared"),
+    ("verdicts so far", studying, "_compared"),
     ("answers", protocol, "decode_answer"),
 ]
 """What the main process does, whose it is, and its name there; it waits for workers in the first five."""

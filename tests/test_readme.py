@@ -16,7 +16,8 @@ import pytest
 import primbench.suites as suites
 from bench.published_studies import in_page, shown_of
 from primbench.cli import COMMANDS, main
-from primbench.cli.problem import entries_of
+from primbench.cli.primitive import MeasurePrimitive
+from primbench.cli.problem import entries_of, in_words
 from primbench.compare.pairs import compare
 from primbench.registry import primitives
 from primbench.report.headline import headline
@@ -130,7 +131,8 @@ def test_command_parses_and_means_something(arguments: list[str]) -> None:
     if sizes.endswith(".toml"):
         return  # a file of the reader's own
     if name in primitives():
-        assert entries_of(primitives()[name], values)
+        problem, asked = in_words(arguments, MeasurePrimitive)
+        assert entries_of(problem, asked.problem)
     elif name == "run":
         assert suites.read(values["suite"], only=values["primitives"], set=values["set_name"])
 

@@ -4,24 +4,66 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from primbench.cli.as_typed import kernels_options
 from primbench.cli.echo import say
-from primbench.cli.given import is_typed
 from primbench.cli.option_types import FILE
-from primbench.cli.options import GroupedCommand, grouped, kernels_options, overwrite_option
+from primbench.cli.options import overwrite_option
+from primbench.cli.request import RequestCommand, argument, option, part, typed
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from primbench.decompose.child import Answer, CaptureRequest
 
 MODEL = "model:"
-OF_MODELS = ("batch_size", "mode", "dtype", "cudnn_benchmark", "device")
+DEFAULT_STEP = 20
 
 
-def _capture(what: str, arguments: tuple[str, ...], output: str, **values: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class OfModel:
+    """How a model of the list is called, as its primitive's fields have it; None is the model's own."""
+
+    batch_size: int | None = option(
+        "--batch-size", group="Model", type=click.IntRange(1), metavar="N", marks=("model",),
+        help="Default: the original's.")  # fmt: skip
+    mode: Literal["train", "inference"] | None = option(
+        "--mode", group="Model", type=click.Choice(["train", "inference"]), marks=("model",), help="Default: train."
+    )
+    dtype: str | None = option(
+        "--dtype", group="Model", type=click.Choice(["float32", "bfloat16", "float16"]), marks=("model",),
+        help="Default: float32.")  # fmt: skip
+    cudnn_benchmark: bool = option(
+        "--cudnn-benchmark", group="Model", is_flag=True, marks=("model",),
+        help="Have cuDNN try its algorithms, and take the fastest.")  # fmt: skip
+    device: str | None = option(
+        "--device", group="Model", metavar="cpu|cuda:N", marks=("model",), help="Default: the first GPU, else the CPU."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureStep:
+    """To take a step of a script or of a model apart. number: of the step."""
+
+    what: str = argument(metavar="SCRIPT.py|MODULE|model:NAME")
+    arguments: tuple[str, ...] = argument(nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENT]...")
+    output: str = option(
+        "-o", "--output", group="Output", type=FILE, required=True, metavar="STEP.toml",
+        help="Write the suite to this file.")  # fmt: skip
+    overwrite: bool = overwrite_option()
+    is_module: bool = option(
+        "-m", "--module", group="Script", is_flag=True, marks=("script",),
+        help="Run a module by its name, as python -m does.")  # fmt: skip
+    number: int | None = option(
+        "--step", group="Script", type=click.IntRange(2), metavar="N", marks=("script",),
+        help=f"The step of the script that is captured. Default: {DEFAULT_STEP}.")  # fmt: skip
+    model: OfModel = part(OfModel)
+
+
+def _capture(asked: CaptureStep) -> None:
     from primbench.cli.measuring import signals_unwind
     from primbench.cli.outputs import check_files
     from primbench.decompose.ask import ask
@@ -29,13 +71,13 @@ def _capture(what: str, arguments: tuple[str, ...], output: str, **values: Any) 
 
     started = world()
     is_written = started is None or not started.rank  # the others of a job have the same step
-    request = _of_model(what, arguments, values) if what.startswith(MODEL) else _of_script(what, arguments, values)
+    request = _of_model(asked) if asked.what.startswith(MODEL) else _of_script(asked)
     if is_written:
-        check_files([output], [what], overwrite=values["overwrite"])
+        check_files([asked.output], [asked.what], overwrite=asked.overwrite)
     with signals_unwind():
         answer = ask(request)
     if is_written:
-        _write(output, answer)
+        _write(asked.output, answer)
 
 
 def _write(output: str, answer: Answer) -> None:
@@ -61,38 +103,41 @@ def _calls(count: int) -> str:
     return f"{count} call{'s' * (count != 1)}"
 
 
-def _of_model(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> CaptureRequest:
+def _of_model(asked: CaptureStep) -> CaptureRequest:
     from primbench.decompose.child import CaptureRequest
     from primbench.kernels.model import Model
     from primbench.registry import named_files
 
-    if arguments or is_typed("number") or values["is_module"]:
-        raise InvalidRequest(f"{what}: arguments, --step and -m are for scripts")
-    given = {name: values[name] for name in OF_MODELS if name != "device" and values[name] is not None}
-    problem = Model(network=what.removeprefix(MODEL), **given)
-    return CaptureRequest(model=dict(problem.parameters()), device=values["device"], kernels=list(named_files()))
+    if asked.arguments or typed("script"):
+        raise InvalidRequest(f"{asked.what}: arguments, --step and -m are for scripts")
+    own = asked.model
+    given: dict[str, Any] = {"batch_size": own.batch_size, "mode": own.mode, "dtype": own.dtype}
+    given |= {"cudnn_benchmark": True} if own.cudnn_benchmark else {}
+    named = {name: value for name, value in given.items() if value is not None}
+    problem = Model(network=asked.what.removeprefix(MODEL), **named)
+    return CaptureRequest(model=dict(problem.parameters()), device=own.device, kernels=list(named_files()))
 
 
-def _of_script(what: str, arguments: tuple[str, ...], values: dict[str, Any]) -> CaptureRequest:
+def _of_script(asked: CaptureStep) -> CaptureRequest:
     from primbench.decompose.child import CaptureRequest
     from primbench.registry import named_files
 
-    for name in OF_MODELS:
-        if is_typed(name):
-            raise InvalidRequest(f"--{name.replace('_', '-')}: of model:NAME; {what} is run as it is")
-    if not values["is_module"] and not os.path.isfile(what):
+    what = asked.what
+    for word in typed("model"):
+        raise InvalidRequest(f"{word}: of model:NAME; {what} is run as it is")
+    if not asked.is_module and not os.path.isfile(what):
         hint = f"a module is named with -m, a model of `primbench list models` {MODEL}NAME"
         raise InvalidRequest(f"{what}: no such script; {hint}")
     return CaptureRequest(
         script=what,
-        arguments=list(arguments),
-        number=values["number"] or DEFAULT_STEP,
-        is_module=values["is_module"],
+        arguments=list(asked.arguments),
+        number=asked.number or DEFAULT_STEP,
+        is_module=asked.is_module,
         kernels=list(named_files()),
     )
 
 
-class CaptureCommand(GroupedCommand):
+class CaptureCommand(RequestCommand[CaptureStep]):
     """Takes no option of a script for one of its own."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -104,27 +149,10 @@ class CaptureCommand(GroupedCommand):
             raise click.NoSuchOption(name, hint, error.possibilities, error.ctx) from None
 
 
-DEFAULT_STEP = 20
 command = CaptureCommand(
     "capture",
-    callback=_capture,
-    params=[
-        click.Argument(["what"], metavar="SCRIPT.py|MODULE|model:NAME"),
-        click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENT]..."),
-        grouped("Output", "-o", "--output", "output", type=FILE, required=True, metavar="STEP.toml",
-                help="Write the suite to this file."),
-        overwrite_option(),
-        grouped("Script", "-m", "--module", "is_module", is_flag=True,
-                help="Run a module by its name, as python -m does."),
-        grouped("Script", "--step", "number", type=click.IntRange(2), metavar="N",
-                help=f"The step of the script that is captured. Default: {DEFAULT_STEP}."),
-        grouped("Model", "--batch-size", type=click.IntRange(1), metavar="N", help="Default: the original's."),
-        grouped("Model", "--mode", type=click.Choice(["train", "inference"]), help="Default: train."),
-        grouped("Model", "--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="Default: float32."),
-        grouped("Model", "--cudnn-benchmark", is_flag=True, default=None,
-                help="Have cuDNN try its algorithms, and take the fastest."),
-        grouped("Model", "--device", metavar="cpu|cuda:N", help="Default: the first GPU, else the CPU."),
-    ],
+    CaptureStep,
+    _capture,
     help="Take one step apart: a suite of the operators of torch that it called, each as a case of a primitive or as "
          "it was, and how often. Nothing is timed while it is recorded.\n\n"
          "A script runs as it is, and ends once its step is captured. A step ends with an optimizer's step(), of the "

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import click
 from msgspec.structs import replace
@@ -12,9 +13,10 @@ from msgspec.structs import replace
 from primbench.cli.completing import complete_saved
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
-from primbench.cli.options import GroupedCommand, export_options, fail_above, grouped
+from primbench.cli.options import Exports, fail_above
 from primbench.cli.outputs import check_outputs, publish, say_unknown
 from primbench.cli.places import read_places
+from primbench.cli.request import RequestCommand, argument, option, part
 from primbench.compare.gate import SLOWER, FailOn, Gate
 from primbench.compare.pairs import compare, compare_runs
 from primbench.compare.runs import side_of
@@ -24,15 +26,52 @@ from primbench.report.arm_tables import MOST_CASES
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from primbench.compare.comparison import Comparison
     from primbench.compare.sides import Side
     from primbench.results.file import Results
 
 
+@dataclass(frozen=True, kw_only=True)
+class Failing:
+    """What a comparison fails by."""
+
+    fail_on: FailOn = option(
+        "--fail-on", group="Output", type=click.Choice(get_args(FailOn)), default="slower", show_default=True,
+        help="Exit with 1 where a case is slower, different in any way, or not told, and, but for never, where it "
+             "fails on one side more often, or nothing could be told.")  # fmt: skip
+    fail_above: float | None = fail_above("Output")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareFiles:
+    """To compare the arms of a study's file, or two places by their runs."""
+
+    file: str = argument(type=FILE, metavar="FILE.jsonl|FOLDER|NAME")
+    other_files: tuple[str, ...] = argument(type=FILE, metavar="[OTHER]", nargs=-1)
+    baseline: str | None = option(
+        "--baseline", group="Compare", metavar="NAME",
+        help="The arm that others are set against. Default: the study's first.")  # fmt: skip
+    against: str | None = option(
+        "--against", group="Compare", type=FILE, metavar="NAME|FILE|FOLDER", shell_complete=complete_saved,
+        help="Set FILE against this, as if it were named first.")  # fmt: skip
+    every_row: bool = option(
+        "--all", group="Output", is_flag=True,
+        help=f"Show a row for every case; of more than {MOST_CASES} there are else sums by primitive, and those that "
+             "differ most.")  # fmt: skip
+    failing: Failing = part(Failing)
+    exports: Exports = part(Exports)
+
+
 def show(
-    comparison: Comparison, sides: Sequence[Side], files: Sequence[Results], values: Mapping[str, Any], gate: Gate
+    comparison: Comparison,
+    sides: Sequence[Side],
+    files: Sequence[Results],
+    exports: Exports,
+    gate: Gate,
+    *,
+    every_row: bool = False,
 ) -> None:
     """Print the comparison and write the exports, as outputs.put_out() does; exit as pass_or_exit() does.
 
@@ -44,10 +83,9 @@ def show(
 
     known = selftest.notes(comparison, files[-1].header.environment)
     comparison = replace(comparison, notes=[*comparison.notes, *known])
-    every_row = values.get("every_row", False)
     made = partial(page.of_comparison, comparison, sides, files)
     found = words.document(comparison, gate, made, every_row=every_row)
-    publish(found, lambda: words.text(comparison, every_row=every_row), values)
+    publish(found, lambda: words.text(comparison, every_row=every_row), exports)
     pass_or_exit(comparison, gate)
 
 
@@ -72,75 +110,52 @@ def _by(gate: Gate) -> str:
     return "" if gate == SLOWER else f" by --fail-on {gate.fail_on}"
 
 
-def gate_of(values: Mapping[str, Any]) -> Gate:
+def gate_of(failing: Failing) -> Gate:
     """What a command's options ask for. Raises InvalidRequest where they contradict each other."""
-    fail_on, above = values.get("fail_on", "slower"), values.get("fail_above")
-    if above is not None and fail_on != "slower":
-        raise InvalidRequest(f"--fail-above and --fail-on {fail_on}: one of them")
-    return Gate(fail_on, above)
+    if failing.fail_above is not None and failing.fail_on != "slower":
+        raise InvalidRequest(f"--fail-above and --fail-on {failing.fail_on}: one of them")
+    return Gate(failing.fail_on, failing.fail_above)
 
 
-def _compare(file: str, other_files: tuple[str, ...], baseline: str | None, against: str | None, **values: Any) -> None:
-    gate = gate_of(values)
-    places = read_places(_named(file, other_files, baseline, against))
-    check_outputs(values, [each for place in places for each in place.files])
+def _compare(asked: CompareFiles) -> None:
+    gate = gate_of(asked.failing)
+    places = read_places(_named(asked))
+    check_outputs(asked.exports, [each for place in places for each in place.files])
     say_unknown(*(run for place in places for run in place.runs))
     if len(places) == 1:
-        _show_study(file, places[0].runs, baseline, values, gate)
+        _show_study(places[0].runs, asked, gate)
         return
     one, other = places
     comparison = compare_runs(one.runs, other.runs, (one.label, other.label), (one.files[-1], other.files[-1]))
     gate.check(comparison)
     sides = [side_of(each.runs, each.label) for each in places]
-    show(comparison, sides, [*one.runs, *other.runs], values, gate)
+    show(comparison, sides, [*one.runs, *other.runs], asked.exports, gate, every_row=asked.every_row)
 
 
-def _named(file: str, other_files: Sequence[str], baseline: str | None, against: str | None) -> list[str]:
+def _named(asked: CompareFiles) -> list[str]:
     """One or two places, the baseline first. Raises InvalidRequest."""
+    other_files, against = asked.other_files, asked.against
     if len(other_files) > 1:
         raise InvalidRequest("two are compared: several places by `primbench study`, several runs of one by a folder")
     if against is not None and other_files:
         raise InvalidRequest(f"--against {against} and two files: name the baseline once")
-    found = [*([] if against is None else [against]), file, *other_files]
-    if baseline is not None and len(found) > 1:
+    found = [*([] if against is None else [against]), asked.file, *other_files]
+    if asked.baseline is not None and len(found) > 1:
         raise InvalidRequest("--baseline and two files: the first file is the baseline")
     return found
 
 
-def _show_study(
-    file: str, runs: Sequence[Results], baseline: str | None, values: Mapping[str, Any], gate: Gate
-) -> None:
+def _show_study(runs: Sequence[Results], asked: CompareFiles, gate: Gate) -> None:
     if len(runs) > 1:
-        raise InvalidRequest(f"{file}: runs of one place alone, nothing to compare: name another")
-    show(compare(runs[0], baseline), [*sides_of(runs[0]).values()], runs, values, gate)
+        raise InvalidRequest(f"{asked.file}: runs of one place alone, nothing to compare: name another")
+    comparison, sides = compare(runs[0], asked.baseline), [*sides_of(runs[0]).values()]
+    show(comparison, sides, runs, asked.exports, gate, every_row=asked.every_row)
 
 
-def gate_options() -> list[click.Option]:
-    """The options that say what a comparison fails by."""
-    return [
-        grouped("Output", "--fail-on", type=click.Choice(get_args(FailOn)), default="slower", show_default=True,
-                help="Exit with 1 where a case is slower, different in any way, or not told, and, but for never, where "
-                     "it fails on one side more often, or nothing could be told."),
-        fail_above("Output"),
-    ]  # fmt: skip
-
-
-command = GroupedCommand(
+command = RequestCommand(
     "compare",
-    callback=_compare,
-    params=[
-        click.Argument(["file"], type=FILE, metavar="FILE.jsonl|FOLDER|NAME"),
-        click.Argument(["other_files"], type=FILE, metavar="[OTHER]", nargs=-1),
-        grouped("Compare", "--baseline", metavar="NAME",
-                help="The arm that others are set against. Default: the study's first."),
-        grouped("Compare", "--against", type=FILE, metavar="NAME|FILE|FOLDER", shell_complete=complete_saved,
-                help="Set FILE against this, as if it were named first."),
-        grouped("Output", "--all", "every_row", is_flag=True,
-                help=f"Show a row for every case; of more than {MOST_CASES} there are else sums by primitive, and "
-                     "those that differ most."),
-        *gate_options(),
-        *export_options(),
-    ],
+    CompareFiles,
+    _compare,
     help="Compare the arms of a study's file, or two places by a results file or a folder of several runs each, the "
          "first of them the baseline; NAME is of a baseline in .primbench/baselines. One run each tells that they "
          "are alike, and never that they differ.\n\n"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from primbench.cli.as_typed import kernels_options
 from primbench.cli.echo import say
-from primbench.cli.options import kernels_options
 from primbench.errors import InvalidRequest
 from primbench.registry import named_files
 from primbench.runtimes.programs import chooses, in_full

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from primbench.cli.captured import as_in_step
 from primbench.cli.echo import say
-from primbench.cli.given import is_default, method_of
+from primbench.cli.given import method_of
 from primbench.errors import InvalidRequest
 from primbench.experiments.study import check_arms, having
 from primbench.spec.placement import Placement
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from primbench.cli.measuring import Entries
+    from primbench.cli.options import How, OnDevice
     from primbench.spec.arm import Arm
     from primbench.spec.method import Method
     from primbench.spec.published import Published
@@ -34,7 +35,10 @@ some samples are of moments when nobody else used it."""
 
 @dataclass(frozen=True)
 class Design:
-    """How a study is to be run, its arms and cases aside. placement: of cases whose arm has none of its own."""
+    """How a study is to be run, its arms and cases aside. placement: of cases whose arm has none of its own.
+
+    how: as it was asked for.
+    """
 
     backends: tuple[str, ...]
     device: str | None
@@ -47,50 +51,56 @@ class Design:
     pairing: Pairing
     itself: bool
     placement: Placement
+    how: How
 
 
 def design_of(
-    values: Mapping[str, Any],
+    where: OnDevice,
+    how: How,
     suite: StudyFile | None = None,
+    *,
+    pairs: int | None = None,
+    usual_pairs: int = DEFAULT_PAIRS,
+    until_settled: bool = False,
+    tails: bool = False,
+    other_builds: bool = False,
+    pairing: Pairing = IN_TURN,
+    itself: bool = False,
     placement: Placement = Placement(),  # noqa: B008 - frozen
-    default_pairs: int = DEFAULT_PAIRS,
     lasting_s: Mapping[str, tuple[float, float]] = LASTING_S,
 ) -> Design:
-    """The design of a study, by options, else by the suite. lasting_s: as LASTING_S.
+    """The design of a study, by options, else by the suite.
 
-    Raises InvalidRequest where options contradict.
+    usual_pairs: how many where nobody says it. lasting_s: as LASTING_S. Raises InvalidRequest where options contradict.
     """
-    seed = values["seed"]
-    if suite is not None and suite.seed is not None and is_default("seed"):
-        seed = suite.seed
-    pairs = values.get("pairs")
-    if not pairs and ends_itself(values):
+    seed = how.seed
+    if seed is None:
+        seed = (suite.seed if suite is not None else None) or 0
+    if not pairs and ends_itself(how, until_settled=until_settled):
         pairs = MOST_UNTIL
     return Design(
-        backends=values["backends"],
-        device=values["device"],
-        method=_method(values, seed, *lasting_s["cpu"]),
-        method_on_gpu=_method(values, seed, *lasting_s["cuda"]),
-        pairs=pairs or (suite and suite.pairs) or default_pairs,
-        until_settled=values.get("until") is not None,
+        backends=how.backends,
+        device=where.device,
+        method=_method(how, seed, lasting_s["cpu"], tails=tails),
+        method_on_gpu=_method(how, seed, lasting_s["cuda"], tails=tails),
+        pairs=pairs or (suite and suite.pairs) or usual_pairs,
+        until_settled=until_settled,
         seed=seed,
-        other_builds=values.get("other_builds", False),
-        pairing=values.get("pairing", IN_TURN),
-        itself=values.get("itself", False),
+        other_builds=other_builds,
+        pairing=pairing,
+        itself=itself,
         placement=placement,
+        how=how,
     )
 
 
-def _method(values: Mapping[str, Any], seed: int, least_s: float, most_s: float) -> Method:
-    """least_s, most_s: how long a metric is sampled where nothing else is asked for."""
-    min_time_s = least_s if is_default("min_time") else float(values["min_time"])
-    max_time_s = max(most_s, min_time_s) if is_default("max_time") else float(values["max_time"])
-    method = method_of(dict(values) | {"seed": seed, "min_time": min_time_s, "max_time": max_time_s})
-    return replace(method, unit="process", tails=values.get("tails", False))
+def _method(how: How, seed: int, lasting_s: tuple[float, float], *, tails: bool) -> Method:
+    """lasting_s: least and most that a metric is sampled where nothing else is asked for."""
+    return replace(method_of(how, lasting_s), seed=seed, unit="process", tails=tails)
 
 
-def ends_itself(values: Mapping[str, Any]) -> bool:
-    return values.get("until") is not None or values["time_budget"] is not None
+def ends_itself(how: How, *, until_settled: bool) -> bool:
+    return until_settled or how.time_budget_s is not None
 
 
 def study_of(
@@ -122,7 +132,7 @@ def study_of(
     return Study(
         title=title,
         arms=list(arms),
-        cases=as_in_step(cases),
+        cases=as_in_step(cases, design.how),
         pairs=design.pairs,
         until_settled=design.until_settled,
         seed=design.seed,

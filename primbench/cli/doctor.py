@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 
 import click
 
 from primbench.cli.option_types import FILE, WholeNumber
-from primbench.cli.options import overwrites
+from primbench.cli.options import json_option, overwrite_option
+from primbench.cli.request import RequestCommand, option
 
 HELP = """Find what in this place (limits, confinement, GPUs, libraries, variables) can distort results, and what to do.
 
@@ -23,21 +25,26 @@ Exit status: 0 with nothing worse than a warning, 1 with a problem, 2 where the 
 """
 
 
-@overwrites
-@click.command("doctor", help=HELP)
-@click.option("--fix", is_flag=True, help="Print commands that change what was found; none is run.")
-@click.option(
-    "--against",
-    type=FILE,
-    metavar="FILE",
-    help="Compare with another place: a file by `doctor --json` or `env --json`, or a results file.",
-)
-@click.option("--pid", type=WholeNumber(1), metavar="PID", help="Look at this process in place of this command.")
-@click.option("--container", metavar="NAME", help="Look at the first process of a container of Docker or Podman.")
-@click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
-def command(
-    *, fix: bool, against: str | None, pid: int | None, container: str | None, json_path: str | None, overwrite: bool
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ExaminePlace:
+    """To look for what slows a place down."""
+
+    fix: bool = option("--fix", is_flag=True, help="Print commands that change what was found; none is run.")
+    against: str | None = option(
+        "--against", type=FILE, metavar="FILE",
+        help="Compare with another place: a file by `doctor --json` or `env --json`, or a results file.",
+    )  # fmt: skip
+    pid: int | None = option(
+        "--pid", type=WholeNumber(1), metavar="PID", help="Look at this process in place of this command."
+    )
+    container: str | None = option(
+        "--container", metavar="NAME", help="Look at the first process of a container of Docker or Podman."
+    )
+    json: str | None = json_option("one JSON document")
+    overwrite: bool = overwrite_option()
+
+
+def _examine(asked: ExaminePlace) -> None:
     from primbench.cli.outputs import check_files, put_out
     from primbench.cli.places import labels
     from primbench.cli.processes import process_of
@@ -46,16 +53,19 @@ def command(
     from primbench.doctor.place import look, read
     from primbench.report.doctor import to_json, to_text
 
-    there = read(against) if against is not None else None
-    process = process_of(pid, container)
-    check_files([json_path], [against], overwrite=overwrite)
+    there = read(asked.against) if asked.against is not None else None
+    process = process_of(asked.pid, asked.container)
+    check_files([asked.json], [asked.against], overwrite=asked.overwrite)
     here = look(pid=process)
     findings = table.examine(here)
-    if against is not None and there is not None:
-        (name,) = labels([against])
+    if asked.against is not None and there is not None:
+        (name,) = labels([asked.against])
         told = other.compare(here, there, name)
         differs = any(finding.cause.startswith(other.AGAINST) for finding in told)
         findings += told if differs else [*told, other.nothing_differs(name)]
-    put_out({json_path: lambda: to_json(here, findings)}, lambda: to_text(here, findings, fix=fix), click.echo)
+    put_out({asked.json: lambda: to_json(here, findings)}, lambda: to_text(here, findings, fix=asked.fix), click.echo)
     if any(finding.severity == "problem" for finding in findings):
         sys.exit(1)
+
+
+command = RequestCommand("doctor", ExaminePlace, _examine, help=HELP)

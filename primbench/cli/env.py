@@ -2,26 +2,52 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
 from primbench.cli import CommandGroup
 from primbench.cli.option_types import FILE
-from primbench.cli.options import overwrites
+from primbench.cli.options import json_option, overwrite_option
+from primbench.cli.request import RequestCommand, argument, carrying_out, parameters
+
+HELP = """Show what would be recorded of this place, where it was read, and why what is missing is.
+
+Libraries are those that this command loads, which are few: what a worker loads is in a results file.
+`primbench help environment` says what each value is.
+"""
+DIFF_HELP = """Say whether two places have the same software stack, limits, confinement and machine, and what differs.
+
+A and B are files by `env --json` or `doctor --json`, or results files, of which the first worker's place is taken.
+A library that one side alone had loaded is a difference between workers of the same backend and device only.
+
+Exit status: 0 whether they differ or not, 2 where a file cannot be read.
+"""
 
 
-@overwrites
-@click.group(cls=CommandGroup, invoke_without_command=True, subcommand_metavar="[diff A B]")
-@click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
-@click.pass_context
-def command(context: click.Context, *, json_path: str | None, overwrite: bool) -> None:
-    """Show what would be recorded of this place, where it was read, and why what is missing is.
+@dataclass(frozen=True, kw_only=True)
+class ShowPlace:
+    """To show what would be recorded of this place."""
 
-    Libraries are those that this command loads, which are few: what a worker loads is in a results file.
-    `primbench help environment` says what each value is.
-    """
+    json: str | None = json_option("one JSON document")
+    overwrite: bool = overwrite_option()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparePlaces:
+    """To say what differs between two places, by files of such."""
+
+    a: str = argument(type=FILE)
+    b: str = argument(type=FILE)
+    json: str | None = json_option("one JSON document")
+    overwrite: bool = overwrite_option()
+
+
+def _show(asked: ShowPlace) -> None:
+    context = click.get_current_context()
     if context.invoked_subcommand is not None:
-        if json_path is not None or overwrite:
-            raise click.UsageError(f"{'--overwrite' if json_path is None else '--json'} belongs behind diff", context)
+        if asked != ShowPlace():
+            raise click.UsageError(f"{'--overwrite' if asked.json is None else '--json'} belongs behind diff", context)
         return
     import msgspec
 
@@ -30,33 +56,37 @@ def command(context: click.Context, *, json_path: str | None, overwrite: bool) -
     from primbench.report.environment import listing
     from primbench.report.plain import json_of
 
-    check_files([json_path], overwrite=overwrite)
+    check_files([asked.json], overwrite=asked.overwrite)
     found, sources = fingerprint.collect(gpus=True), fingerprint.sources()
     document = msgspec.to_builtins(found) | {"sources": sources}
-    put_out({json_path: lambda: json_of(document)}, lambda: listing(found, sources))
+    put_out({asked.json: lambda: json_of(document)}, lambda: listing(found, sources))
 
 
-@overwrites
-@command.command(short_help="Say what is the same in two places, and what differs.")
-@click.argument("a", type=FILE)
-@click.argument("b", type=FILE)
-@click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
-def diff(*, a: str, b: str, json_path: str | None, overwrite: bool) -> None:
-    """Say whether two places have the same software stack, limits, confinement and machine, and what differs.
-
-    A and B are files by `env --json` or `doctor --json`, or results files, of which the first worker's place is taken.
-    A library that one side alone had loaded is a difference between workers of the same backend and device only.
-
-    Exit status: 0 whether they differ or not, 2 where a file cannot be read.
-    """
+def _diff(asked: ComparePlaces) -> None:
     from primbench.cli.outputs import check_files, put_out
     from primbench.doctor.place import read
     from primbench.environment.difference import difference
     from primbench.report.environment import comparison
     from primbench.report.plain import json_of
 
+    a, b = asked.a, asked.b
     one, other = read(a), read(b)
-    check_files([json_path], [a, b], overwrite=overwrite)
+    check_files([asked.json], [a, b], overwrite=asked.overwrite)
     same_work = one.opened is not None and one.opened == other.opened
     found = difference(one.environment, other.environment, same_work=same_work)
-    put_out({json_path: lambda: json_of(found)}, lambda: comparison(found, a, b))
+    put_out({asked.json: lambda: json_of(found)}, lambda: comparison(found, a, b))
+
+
+command = CommandGroup(
+    "env",
+    callback=carrying_out(ShowPlace, _show),
+    params=[*parameters(ShowPlace)],
+    help=HELP,
+    invoke_without_command=True,
+    subcommand_metavar="[diff A B]",
+)
+command.add_command(
+    RequestCommand(
+        "diff", ComparePlaces, _diff, help=DIFF_HELP, short_help="Say what is the same in two places, and what differs."
+    )
+)

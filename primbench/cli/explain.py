@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Any
-
-import click
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from primbench.cli.captured import threads_of
-from primbench.cli.given import is_default
-from primbench.cli.options import GroupedCommand, measuring_options
+from primbench.cli.options import Here, HowHere, max_time, min_time
+from primbench.cli.request import RequestCommand, argument, part
 from primbench.errors import FileError, InvalidRequest
+from primbench.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,48 +25,71 @@ STEP = "step"
 """Label of cases, in which step they are."""
 FLOP_A_BYTE, LEAST_BYTES = 100, 2**20
 """Of a large product, and what a GPU moves while it begins a kernel: so much is taken to last as long."""
-LASTING_S = {"min_time": 5e-3, "max_time": 30e-3}
-"""Of a part, of which there may be hundreds."""
+LEAST_S, MOST_S = 5e-3, 30e-3
+"""How long a part is sampled, of which there may be hundreds."""
 
 
-def _explain(files: tuple[str, ...], **values: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class HowPartsAre(HowHere):
+    """How the parts of a step are measured."""
+
+    min_time_s: float | None = min_time(format_time(LEAST_S))
+    max_time_s: float | None = max_time(format_time(MOST_S))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureParts(Here):
+    """To measure the parts of steps."""
+
+    how: HowHere = part(HowPartsAre)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainSteps:
+    """To say where the time of captured steps goes."""
+
+    files: tuple[str, ...] = argument(nargs=-1, required=True, metavar="STEP.toml|RESULTS.jsonl...")
+    here: Here = part(MeasureParts)
+
+
+def _explain(asked: ExplainSteps) -> None:
     from primbench.cli.measuring import exit_as
     from primbench.cli.outputs import publish
     from primbench.report import explained as words
     from primbench.report import page
     from primbench.system.jsonlines import SUFFIXES
 
+    files, here = asked.files, asked.here
     recorded = [file.endswith(SUFFIXES) for file in files]
     if any(recorded) and not all(recorded):
         raise InvalidRequest("suites and results files in one: explain them one after the other")
-    steps, records = _of_results(files, values) if all(recorded) else _of_suites(files, values)
+    steps, records = _of_results(files, here) if all(recorded) else _of_suites(files, here)
     document = words.document(steps, lambda: page.of_steps(steps))
-    publish(document, lambda: words.text(steps), values)
+    publish(document, lambda: words.text(steps), here.exports)
     exit_as(None, records)
 
 
-def _of_results(
-    files: Sequence[str], values: Mapping[str, Any]
-) -> tuple[list[tuple[str, Explained]], Sequence[Record]]:
-    from primbench.cli.outputs import check_outputs
+def _of_results(files: Sequence[str], here: Here) -> tuple[list[tuple[str, Explained]], Sequence[Record]]:
+    from primbench.cli.outputs import check_here
     from primbench.results import file as results_file
 
     held = {file: results_file.read(file) for file in files}
-    check_outputs(values, files)
+    check_here(here, files)
     steps = [step for file, results in held.items() for step in _steps_in(file, results)]
     return steps, [record for results in held.values() for record in results.latest()]
 
 
-def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple[str, Explained]], Sequence[Record]]:
+def _of_suites(files: Sequence[str], here: Here) -> tuple[list[tuple[str, Explained]], Sequence[Record]]:
     """Parts and wholes of all, measured in one run, and its records."""
     import primbench.suites as suites
     from primbench.cli.measuring import exit_as, measured
-    from primbench.cli.outputs import check_outputs
+    from primbench.cli.outputs import check_here
     from primbench.cli.resuming import resuming
     from primbench.results.writer import header
 
     said = {file: suites.study(file) for file in files}
-    values = {**values, "threads": threads_of(values, [each.captured for each in said.values()])}
+    threads = threads_of([each.captured for each in said.values()], here.where)
+    here = replace(here, where=replace(here.where, threads=threads), how=_how(here.how, said.values()))
     titles = {file: _title(file, each, is_alone=len(files) == 1) for file, each in said.items()}
     entries = [
         (entry.problem, {**entry.labels, STEP: titles[file]})
@@ -74,13 +97,11 @@ def _of_suites(files: Sequence[str], values: dict[str, Any]) -> tuple[list[tuple
         for entry in sorted(suites.read(file), key=_share, reverse=True)
     ]
     _check_parts(titles, [labels for _, labels in entries])
-    with resuming(values["resume"]) as begun:
-        check_outputs(values, files)
+    with resuming(here.record.resume) as begun:
+        check_here(here, files)
         captured = {titles[file]: each.captured for file, each in said.items() if each.captured}
-        first = header(sys.argv, dict(values["labels"]), captured=captured)
-        results, ended = measured(
-            entries, {**values, **_defaults(values, said.values())}, None, begun, first, of_all=True
-        )
+        first = header(sys.argv, dict(here.record.labels), captured=captured)
+        results, ended = measured(entries, here, None, begun, first, of_all=True)
     if ended is not None:
         exit_as(ended, results.records)
     return _steps_in(", ".join(files), results), results.records
@@ -107,11 +128,12 @@ def _share(entry: Entry) -> float:
     return int(entry.labels.get("count", "1")) * work_bytes
 
 
-def _defaults(values: Mapping[str, Any], said: Iterable[StudyFile]) -> dict[str, Any]:
+def _how(how: HowHere, said: Iterable[StudyFile]) -> HowHere:
     """What is not asked for otherwise."""
-    shorter = {name: lasting_s for name, lasting_s in LASTING_S.items() if is_default(name)}
+    most_s = max(MOST_S, how.min_time_s or 0) if how.max_time_s is None else how.max_time_s
+    least_s = min(LEAST_S, most_s) if how.min_time_s is None else how.min_time_s
     named = [each.backends for each in said if each.backends]
-    return {**shorter, "backends": values["backends"] or (named[0] if named else ())}
+    return replace(how, min_time_s=least_s, max_time_s=most_s, backends=how.backends or (named[0] if named else ()))
 
 
 def _title(file: str, said: StudyFile, *, is_alone: bool) -> str:
@@ -142,13 +164,10 @@ def _without_parts(file: str) -> FileError:
     return FileError(f"{file}: no parts of a step, which `primbench capture` writes as set = 'parts'")
 
 
-command = GroupedCommand(
+command = RequestCommand(
     "explain",
-    callback=_explain,
-    params=[
-        click.Argument(["files"], nargs=-1, required=True, metavar="STEP.toml|RESULTS.jsonl..."),
-        *measuring_options(),
-    ],
+    ExplainSteps,
+    _explain,
     help="Measure steps that were captured, their parts and the whole, and show where the time goes: by primitive, by "
          "other operators, launches, Python and autograd, and what is left unexplained.\n\n"
          "Three numbers are set beside the step's own: the sum of its parts' device times, the sum of their launches, "

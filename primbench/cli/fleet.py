@@ -3,40 +3,47 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
-
-import click
+from dataclasses import dataclass
 
 from primbench.cli.option_types import FILE
-from primbench.cli.options import GroupedCommand, export_options, grouped
+from primbench.cli.options import Exports
 from primbench.cli.outputs import check_outputs, publish
+from primbench.cli.request import RequestCommand, argument, option, part
 
 
-def _fleet(folder: str, against: str | None, **values: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class SumUpFleet:
+    """To set the nodes of a fleet beside each other."""
+
+    folder: str = argument(type=FILE, metavar="FOLDER")
+    against: str | None = option(
+        "--against", group="Compare", type=FILE, metavar="FOLDER",
+        help="Set an earlier fleet beside this one: how all changed, and which nodes changed otherwise.",
+    )  # fmt: skip
+    exports: Exports = part(Exports)
+
+
+def _fleet(asked: SumUpFleet) -> None:
     from primbench.cli.places import labels
     from primbench.fleet.folder import read, read_links
     from primbench.fleet.summary import summarize
     from primbench.report import fleet as words
 
+    folder, against = asked.folder, asked.against
     name, name_of_earlier = labels([folder, against or folder])
     earlier = None if against is None else (name_of_earlier, read(against))
     held, links = read(folder), read_links(folder)
-    check_outputs(values)
+    check_outputs(asked.exports)
     found = summarize(name, held, earlier, links)
-    publish(words.document(found), lambda: words.text(found), values)
+    publish(words.document(found), lambda: words.text(found), asked.exports)
     if not (found.is_healthy and any(case.metrics for case in found.cases)):
         sys.exit(1)
 
 
-command = GroupedCommand(
+command = RequestCommand(
     "fleet",
-    callback=_fleet,
-    params=[
-        click.Argument(["folder"], type=FILE, metavar="FOLDER"),
-        grouped("Compare", "--against", type=FILE, metavar="FOLDER",
-                help="Set an earlier fleet beside this one: how all changed, and which nodes changed otherwise."),
-        *export_options(),
-    ],
+    SumUpFleet,
+    _fleet,
     help="One table of what each node of a fleet measured into FOLDER: the spread over nodes, those that stand out as "
          "slower, and what is different about them; the same of what was measured between nodes.\n\n"
          "Exit status: 0, 1 where a node is slower, missing or has not measured all that others have, nothing was "

@@ -1,57 +1,55 @@
-"""What a command's options were given, and what they say together."""
+"""What requests say together, as a method and a placement."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import click
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from primbench.errors import InvalidRequest
+from primbench.spec.defaults import DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from primbench.cli.options import How, HowHere, Where
     from primbench.spec.method import Method
     from primbench.spec.placement import Placement
 
+USUAL_S = (DEFAULT_MIN_TIME_S, DEFAULT_MAX_TIME_S)
+"""Least and most that the main metric is sampled."""
 
-def method_of(values: Mapping[str, Any]) -> Method:
-    """Raises InvalidRequest where the options contradict."""
+
+def method_of(how: How, lasting_s: tuple[float, float] = USUAL_S) -> Method:
+    """lasting_s: as USUAL_S, where nothing else is asked for; one that is asked for takes the other one with it.
+
+    Raises InvalidRequest where the options contradict.
+    """
     from primbench.spec.method import Method  # which takes longer to import than --help has
 
-    max_time_s = values["max_time"]
-    min_time_s = min(values["min_time"], max_time_s) if is_default("min_time") else values["min_time"]
-    if max_time_s == 0:
+    least_s, most_s = lasting_s
+    if how.max_time_s == 0:
         raise InvalidRequest("--max-time 0s: more than 0")
+    max_time_s = max(most_s, how.min_time_s or 0) if how.max_time_s is None else how.max_time_s
+    min_time_s = min(least_s, max_time_s) if how.min_time_s is None else how.min_time_s
     if min_time_s > max_time_s:
         raise InvalidRequest(f"--min-time {min_time_s:g}s, --max-time {max_time_s:g}s: the least is above the most")
     return Method(
-        cache=values["cache"],
-        max_noise=values["max_noise"],
+        cache=how.cache or "hot",
+        max_noise=DEFAULT_MAX_NOISE if how.max_noise is None else how.max_noise,
         min_time_s=min_time_s,
         max_time_s=max_time_s,
-        seed=values["seed"],
-        check=values["check"],
-        dry_run=values.get("dry_run", False),
-        over_time=values.get("over_time", False),
+        seed=how.seed or 0,
+        check=how.check,
     )
 
 
-def is_default(name: str) -> bool:
-    """Whether this command's option is as it is without the user's word, in the configuration file or typed."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source is click.core.ParameterSource.DEFAULT
+def method_here(how: HowHere) -> Method:
+    """The same of measuring in one place."""
+    from msgspec.structs import replace
+
+    return replace(method_of(how), dry_run=how.dry_run, over_time=how.over_time)
 
 
-def is_typed(name: str) -> bool:
-    """Whether this command's option stands on the command line."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source not in (click.core.ParameterSource.DEFAULT, click.core.ParameterSource.DEFAULT_MAP)
-
-
-def placement_of(values: Mapping[str, Any]) -> Placement:
+def placement_of(where: Where) -> Placement:
     """Raises PlacementError where the options contradict each other."""
     from primbench.spec.placement import Placement
 
-    names = ("cpus", "numa_node", "cpu_node", "cpu_kind", "mem_nodes", "mem_policy", "threads")
-    return Placement(**{name: values[name] for name in names})
+    return Placement(**{name: value for name, value in asdict(where).items() if name != "device"})

@@ -8,19 +8,19 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
 
 from primbench.backends import not_installed
 from primbench.baselines import roof
+from primbench.cli.as_typed import as_options
 from primbench.cli.captured import as_in_step
 from primbench.cli.echo import say
 from primbench.cli.estimate import say_how_long, say_how_long_it_would_take, say_what_was_left_out
-from primbench.cli.given import method_of, placement_of
-from primbench.cli.options import as_options
-from primbench.cli.outputs import check_outputs, report, save
+from primbench.cli.given import method_here, placement_of
+from primbench.cli.outputs import check_here, report, save
 from primbench.cli.progress import Progress, progress
 from primbench.cli.resuming import Begun, check_machine, check_resume, going_on, resuming, say_what_changed
 from primbench.distributed import world
@@ -40,6 +40,7 @@ from primbench.workers.run import keep_all, on_its_machine
 from primbench.workers.session import Session
 
 if TYPE_CHECKING:
+    from primbench.cli.options import Exports, Here, Recorded
     from primbench.spec.case import Case
 
 SIGNALLED = 128  # and the number of the signal, as a shell would say it
@@ -49,43 +50,43 @@ Run = Callable[[Progress], Iterable[Worker | Record]]
 Entries = Sequence[tuple[Problem, Mapping[str, str]]]
 
 
-def measure_and_report(entries: Entries, values: Mapping[str, Any]) -> None:
-    """Run the entries with the options in ``values``; exit 1 on a failed case, 130 or 143 when interrupted.
+def measure_and_report(entries: Entries, here: Here) -> None:
+    """Run the entries; exit 1 on a failed case, 130 or 143 when interrupted.
 
     Of several processes that a launcher started for a collective, rank 0 does so; the others lend it their ranks and
     exit as it does.
     """
     started = world.world() if any("ranks" in problem.parameters() for problem, _ in entries) else None
     if started is None:
-        _measure_and_report(entries, values, None)
+        _measure_and_report(entries, here, None)
     elif started.rank:
-        sys.exit(follow(started, verbose=values["verbose"]))
+        sys.exit(follow(started, verbose=here.record.verbose))
     else:
         with Leader(started) as leader:
-            _measure_and_report(entries, values, leader)
+            _measure_and_report(entries, here, leader)
 
 
-def _measure_and_report(entries: Entries, values: Mapping[str, Any], leader: Leader | None) -> None:
-    check_resume(values)
-    with resuming(values["resume"]) as begun:
-        check_outputs(values)
+def _measure_and_report(entries: Entries, here: Here, leader: Leader | None) -> None:
+    path = here.record.resume
+    check_resume(here.record)
+    with resuming(path) as begun:
+        check_here(here)
         if begun is not None and begun.held.header.study is not None:
-            path = values["resume"]
             raise InvalidRequest(f"--resume {path}: of a study: go on with `primbench study --resume {path}`")
-        _measure_the_rest(entries, values, leader, begun)
+        _measure_the_rest(entries, here, leader, begun)
 
 
-def _measure_the_rest(entries: Entries, values: Mapping[str, Any], leader: Leader | None, begun: Begun | None) -> None:
-    results, ended = measured(entries, values, leader, begun)
-    report(results, values)
-    if ended is None and values["save_as"] is not None:
-        save(values["save_as"], results)
+def _measure_the_rest(entries: Entries, here: Here, leader: Leader | None, begun: Begun | None) -> None:
+    results, ended = measured(entries, here, leader, begun)
+    report(results, here.shown, here.exports)
+    if ended is None and here.save_as is not None:
+        save(here.save_as, results)
     exit_as(ended, results.records)
 
 
 def measured(
     entries: Entries,
-    values: Mapping[str, Any],
+    here: Here,
     leader: Leader | None,
     begun: Begun | None,
     first: Header | None = None,
@@ -96,46 +97,47 @@ def measured(
 
     of_all: has a record, though none is written, of each case that --time-budget left out.
     """
+    where, how, record = here.where, here.how, here.record
     planned = plan(
         entries,
-        backends=values["backends"],
-        device=values["device"],
-        method=method_of(values),
-        placement=placement_of(values),
-        processes=values["processes"],
+        backends=how.backends,
+        device=where.device,
+        method=method_here(how),
+        placement=placement_of(where),
+        processes=how.processes,
     )
-    cases = as_in_step(planned)
-    if values["roof"]:
-        cases = [*_roof_cases(cases, values), *cases]
-    fresh = Results(header=first or header(sys.argv, dict(values["labels"])), workers=[], records=[])
+    cases = as_in_step(planned, how)
+    if how.roof:
+        cases = [*_roof_cases(cases, here), *cases]
+    fresh = Results(header=first or header(sys.argv, dict(record.labels)), workers=[], records=[])
     found = begun.held if begun else fresh
     session = Session(
-        timeout_s=values["timeout"],
-        trace=values["trace"],
-        skip_unavailable=ALL in values["backends"],
-        verbose=values["verbose"],
+        timeout_s=how.timeout_s,
+        trace=how.trace,
+        skip_unavailable=ALL in how.backends,
+        verbose=record.verbose,
         first_worker=next_worker(found),
         leader=leader,
     )
     left, begun_with = left_to_do(cases, found), list(found.workers)
-    budget_s = values["time_budget"]
-    budget = Budget(budget_s, found.records)
-    in_order = left if budget_s is None else spread(left)
-    say_of_trace(cases, asked=values["trace"])
-    say_of_threads(values["threads"], values["cpus"])
+    budget = Budget(how.time_budget_s, found.records)
+    in_order = left if how.time_budget_s is None else spread(left)
+    say_of_trace(cases, asked=how.trace)
+    say_of_threads(where.threads, where.cpus)
+    path = record.resume or ""
     if begun is not None:
-        say_what_changed(values["resume"], left, found)
+        say_what_changed(path, left, found)
 
     def lines(shown: Progress) -> Iterator[Worker | Record]:
         return on_its_machine(
-            session.run(announced(budget.within(in_order), shown)), begun_with, partial(check_machine, values["resume"])
+            session.run(announced(budget.within(in_order), shown)), begun_with, partial(check_machine, path)
         )
 
-    if not values["quiet"]:
-        say_how_long(left, budget_s)
-    with writing(values, begun, found.header) as writer:
-        ended = run_cases(lines, len(left), session, writer=writer, found=found, values=values)
-    say_what_was_left_out(budget, found, going_on(found, values))
+    if not record.quiet:
+        say_how_long(left, how.time_budget_s)
+    with writing(record, begun, found.header, overwrite=here.exports.overwrite) as writer:
+        ended = run_cases(lines, len(left), session, writer=writer, found=found, record=record, exports=here.exports)
+    say_what_was_left_out(budget, found, going_on(found, record, here.exports))
     say_how_long_it_would_take(found.records)
     left_out = [without_worker(case, "skipped", "--time-budget") for case in budget.left_out if of_all]
     return replace(found, records=[*found.latest(), *left_out]), ended
@@ -206,7 +208,7 @@ def _ways_out(cases: Iterable[Case]) -> Iterator[str]:
         yield f"{name} has kernels for {', '.join(primitives)}: {reason}"
 
 
-def _roof_cases(cases: list[Case], values: Mapping[str, Any]) -> list[Case]:
+def _roof_cases(cases: list[Case], here: Here) -> list[Case]:
     """What bounds the cases, once a device and on the backend that is best there, whichever they run on."""
     found: list[Case] = []
     for device in dict.fromkeys(case.device for case in cases):
@@ -215,22 +217,22 @@ def _roof_cases(cases: list[Case], values: Mapping[str, Any]) -> list[Case]:
             [(entry.problem, entry.labels) for entry in needed],
             backends=[],
             device=device,
-            method=method_of(values),
-            placement=placement_of(values),
+            method=method_here(here.how),
+            placement=placement_of(here.where),
             processes=1,
         )
     return found
 
 
 @contextmanager
-def writing(values: Mapping[str, Any], begun: Begun | None, first: Header) -> Iterator[Writer | None]:
+def writing(record: Recorded, begun: Begun | None, first: Header, *, overwrite: bool) -> Iterator[Writer | None]:
     """The results file that was named, if one was, opened before anything is measured."""
     if begun is not None:
         yield begun.writer
-    elif values["output"] is None:
+    elif record.output is None:
         yield None
     else:
-        with closing(Writer(values["output"], first, overwrite=values["overwrite"])) as writer:
+        with closing(Writer(record.output, first, overwrite=overwrite)) as writer:
             yield writer
 
 
@@ -268,7 +270,8 @@ def run_cases(
     *,
     writer: Writer | None,
     found: Results,
-    values: Mapping[str, Any],
+    record: Recorded,
+    exports: Exports,
 ) -> PrimbenchError | SystemExit | None:
     """Add what is measured to ``found``; returns what ended it early, to be raised after the table.
 
@@ -278,7 +281,7 @@ def run_cases(
     node = found.header.member.name if found.header.member else ""
     try:
         try:
-            said = progress(total, quiet=values["quiet"], verbose=values["verbose"], node=node)
+            said = progress(total, quiet=record.quiet, verbose=record.verbose, node=node)
             with signals_unwind(), said as shown:
                 keep_all(session, _each_shown(run(shown), shown), writer, found)
         except (KeyboardInterrupt, SystemExit) as stop:
@@ -287,7 +290,7 @@ def run_cases(
                 f"{node and f'{node}: '}Stopped after {done}{f' of {total}' if done <= total else ''} cases.", err=True
             )
             check_kept(writer, found)
-            if writer is not None and not node and (command := going_on(found, values)):
+            if writer is not None and not node and (command := going_on(found, record, exports)):
                 say("Go on with:", err=True, command=command)
             return stop if isinstance(stop, SystemExit) else SystemExit(INTERRUPTED)
     except PrimbenchError as error:

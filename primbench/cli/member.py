@@ -6,28 +6,26 @@ import os
 import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from primbench.backends import devices_of
 from primbench.cli import links
 from primbench.cli.echo import say
 from primbench.cli.measuring import measured
-from primbench.cli.options import option_of
 from primbench.cli.outputs import report
 from primbench.distributed.member import NO_GPUS, Gpus, member, narrowed, visible_gpus
 from primbench.distributed.shared_turns import turn
 from primbench.distributed.signs import signs_of_life
 from primbench.errors import FileError, InvalidRequest, PrimbenchError
-from primbench.report import written
 from primbench.results.writer import header
 from primbench.spec.defaults import ALL
 from primbench.workers.process import START_TIMEOUT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from primbench.cli.measuring import Entries
+    from primbench.cli.options import Here, How, Membership
     from primbench.results.file import Results
     from primbench.spec.fleet import Member
 
@@ -36,36 +34,39 @@ NETWORK_S = 60.0  # for which a network's file system may show a file as it was
 LONGEST_NAME = 200
 
 
-def measure_for_fleet(entries: Entries, values: Mapping[str, Any]) -> None:
+def measure_for_fleet(entries: Entries, here: Here, asked: Membership, folder: str) -> None:
     """Measure, unless another process does that on this node; rank 0 prints its table.
 
     Where each process has a GPU, it and its workers see that one alone: a case is the same one on every GPU.
 
     Cases that fail are for `primbench fleet` to tell: mpirun and torchrun end all processes where one exits with 1.
     """
-    _check(values)
-    gpus = _gpus(entries, values)
+    _check(here, folder)
+    links.check(here, asked.links)
+    gpus = _gpus(entries, here)
     found = member(gpus=gpus)
     if found is None:
         return
     os.environ.update(narrowed(found, gpus))
-    path = Path(values["fleet"]) / _file_name(found)
-    own = {**values, "output": str(path), "quiet": values["quiet"] or found.rank > 0}
+    path = Path(folder) / _file_name(found)
+    record = replace(here.record, output=str(path), quiet=here.record.quiet or found.rank > 0)
+    own = replace(here, record=record)
     try:
-        _make(path.parent, path, overwrite=values["overwrite"])
+        _make(path.parent, path, overwrite=here.exports.overwrite)
         with signs_of_life(path):
-            results, ended = _measured(entries, found, path, own)
+            results, ended = _measured(entries, found, path, own, asked)
         if ended is not None:
             raise ended
     except PrimbenchError as error:
         raise type(error)(f"{found.name}: {error}") from None
-    _tell(found, results, own)
+    _tell(found, results, own, folder)
 
 
-def _gpus(entries: Entries, values: Mapping[str, Any]) -> Gpus:
+def _gpus(entries: Entries, here: Here) -> Gpus:
     """Those that processes of a node share out; none where a device is named, or no case is measured on one GPU."""
-    backends = [name for name in values["backends"] if name == ALL or "cuda" in devices_of(name)]
-    if values["device"] is not None or (values["backends"] and not backends):
+    named = here.how.backends
+    backends = [name for name in named if name == ALL or "cuda" in devices_of(name)]
+    if here.where.device is not None or (named and not backends):
         return NO_GPUS
     is_for_one = any(problem.on_gpus and problem.parameters().get("ranks", 1) == 1 for problem, _ in entries)
     return visible_gpus() if is_for_one else NO_GPUS
@@ -77,29 +78,28 @@ def _file_name(found: Member) -> str:
 
 
 def _measured(
-    entries: Entries, found: Member, path: Path, values: Mapping[str, Any]
+    entries: Entries, found: Member, path: Path, here: Here, asked: Membership
 ) -> tuple[Results, PrimbenchError | SystemExit | None]:
     """The node by itself, then, with --links, what lies between it and others."""
-    meeting = links.come(found, path, values)
-    with _turn(found, path, values):
-        first = header(sys.argv, dict(values["labels"]), found)
-        results, ended = measured(entries, values, None, None, first)
-    if ended is None and meeting is not None:
-        links.measure_between(meeting, found, values, _patience_s(values))
+    meeting = links.come(found, path, asked.links)
+    patience_s = _patience_s(here.how)
+    with _turn(found, path, patience_s) if asked.one_at_a_time else nullcontext():
+        first = header(sys.argv, dict(here.record.labels), found)
+        results, ended = measured(entries, here, None, None, first)
+    if ended is None and meeting is not None and asked.links is not None:
+        links.measure_between(meeting, found, here, asked.links, patience_s)
     return results, ended
 
 
-def _check(values: Mapping[str, Any]) -> None:
-    """Raises InvalidRequest where one file is to hold what each node finds, or links cannot be measured."""
-    exports = [option_of(name) for name in written.known()]
-    for name in ("output", "resume", "save_as", *exports):
-        if values[name] is not None:
-            option = f"--{name.removesuffix('_path').replace('_', '-')}"
-            raise InvalidRequest(
-                f"{option} and --fleet: each node writes a file of its own into {values['fleet']}; "
-                "`primbench fleet` makes one table of them, and exports it"
-            )
-    links.check(values)
+def _check(here: Here, folder: str) -> None:
+    """Raises InvalidRequest where one file is to hold what each node finds."""
+    named = {"--output": here.record.output, "--resume": here.record.resume, "--save-as": here.save_as}
+    asked = [option for option, value in named.items() if value is not None]
+    for option in [*asked, *(f"--{name}" for name in here.exports.files)]:
+        raise InvalidRequest(
+            f"{option} and --fleet: each node writes a file of its own into {folder}; `primbench fleet` makes one "
+            "table of them, and exports it"
+        )
 
 
 def _make(folder: Path, path: Path, *, overwrite: bool) -> None:
@@ -114,25 +114,22 @@ def _make(folder: Path, path: Path, *, overwrite: bool) -> None:
         raise FileError(f"{path}: exists; name another folder, or measure this node again with --overwrite")
 
 
-def _turn(found: Member, path: Path, values: Mapping[str, Any]) -> AbstractContextManager[None]:
+def _turn(found: Member, path: Path, patience_s: float) -> AbstractContextManager[None]:
     """Each case adds to the file, and a worker that has to be started before it; else the node is gone."""
-    if not values["one_at_a_time"]:
-        return nullcontext()
-    return turn(path.parent / TURNS, path, of=found.of, patience_s=_patience_s(values))
+    return turn(path.parent / TURNS, path, of=found.of, patience_s=patience_s)
 
 
-def _patience_s(values: Mapping[str, Any]) -> float:
-    timeout_s: float = values["timeout"]
-    return timeout_s + START_TIMEOUT_S + NETWORK_S
+def _patience_s(how: How) -> float:
+    return how.timeout_s + START_TIMEOUT_S + NETWORK_S
 
 
-def _tell(found: Member, results: Results, values: Mapping[str, Any]) -> None:
+def _tell(found: Member, results: Results, here: Here, folder: str) -> None:
     failed = sum(record.status == "failed" for record in results.records)
     if found.rank == 0:
-        report(results, values)
+        report(results, here.shown, here.exports)
         alone = "" if found.launcher else ", which no launcher started with others"
         say(
-            f"This is {found.name}, 1 of {found.of}{alone}; once all have ended: primbench fleet {values['fleet']}",
+            f"This is {found.name}, 1 of {found.of}{alone}; once all have ended: primbench fleet {folder}",
             err=True,
         )
     elif failed:

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
-from primbench.cli.options import measuring_options
-from primbench.cli.problem import entries_of, problem_options, values_in_words
+from primbench.cli.options import OnDevice
+from primbench.cli.problem import OfProblem, entries_of, in_words
+from primbench.cli.request import option, part
 from primbench.errors import InvalidRequest
-from primbench.registry import aliases, backends_of, problem_class
+from primbench.registry import backends_of
 from primbench.spec.neighbour import Neighbour
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from primbench.problem import Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighbourWords(OfProblem):
+    """What is called over and over, and where."""
+
+    where: OnDevice = part(OnDevice)
+    backends: tuple[str, ...] = option("--backend", multiple=True)
 
 
 def neighbour_in_words(text: str) -> Neighbour:
@@ -32,21 +42,14 @@ def neighbour_in_words(text: str) -> Neighbour:
     if not words:
         raise InvalidRequest('a neighbour is a primitive and its options, as in "gemm -m 4096 -n 4096 -k 4096"')
     try:
-        problem = problem_class(aliases().get(words[0], words[0]))
-        return _neighbour(shlex.join(words), problem, _values(problem, words))
+        return _neighbour(shlex.join(words), *in_words(words, NeighbourWords))
     except (click.UsageError, InvalidRequest) as error:
         said = error.format_message() if isinstance(error, click.UsageError) else str(error)
         raise InvalidRequest(f"{text!r}: {said}") from None
 
 
-def _values(problem: type[Problem], words: Sequence[str]) -> dict[str, Any]:
-    """By the options of the primitive's command that say what is called, and where. Raises click.UsageError."""
-    where = [option for option in measuring_options() if option.name in ("backends", "device")]
-    return values_in_words(problem, words, [*problem_options(problem), *where])
-
-
-def _neighbour(words: str, problem: type[Problem], values: dict[str, Any]) -> Neighbour:
-    entries = list(entries_of(problem, values))
+def _neighbour(words: str, problem: type[Problem], asked: NeighbourWords) -> Neighbour:
+    entries = list(entries_of(problem, asked.problem))
     if len(entries) != 1:
         raise InvalidRequest(f"these are {len(entries)} problems, and a neighbour does one: name its dimensions")
     parameters = entries[0][0].parameters()
@@ -56,8 +59,8 @@ def _neighbour(words: str, problem: type[Problem], values: dict[str, Any]) -> Ne
         words=words,
         primitive=problem.primitive,
         parameters=parameters,
-        backend=_backend(problem, values["backends"]),
-        device=_device(values["device"]),
+        backend=_backend(problem, asked.backends),
+        device=_device(asked.where.device),
     )
 
 

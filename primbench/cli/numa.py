@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from primbench import backends
 from primbench.cli.completing import complete
 from primbench.cli.echo import say
 from primbench.cli.measuring import announced, exit_as, run_cases, writing
-from primbench.cli.option_types import DEVICE, FILE, RESULTS_FILE, TIMEOUT, WholeNumber, parsed
-from primbench.cli.options import GroupedCommand, grouped, overwrite_option
+from primbench.cli.option_types import DEVICE, FILE, TIMEOUT, WholeNumber, parsed
+from primbench.cli.options import Exports, Recorded, json_option, overwrite_option
 from primbench.cli.outputs import check_files, put_out
+from primbench.cli.request import RequestCommand, option, part
 from primbench.errors import BackendUnavailable
 from primbench.experiments import numa
 from primbench.experiments.numa import CPU
@@ -40,35 +42,66 @@ MOST_ROUNDS = 1000
 MANY_CASES = 200  # these take some minutes
 
 
-def _run(**values: Any) -> None:
-    exports = [values["json_path"], values["report_path"]]
-    check_files(exports, results=values["output"], overwrite=values["overwrite"])
+@dataclass(frozen=True, kw_only=True)
+class MeasureNodes:
+    """To measure which node is near which GPU. page: where a page of it goes."""
+
+    device: str | None = option(
+        "--device", group="Where", type=DEVICE, metavar="cpu|cuda:N|all", help="Default: all GPUs, else the CPU."
+    )
+    backend: str | None = option(
+        "--backend", group="Measure", metavar="NAME", shell_complete=complete(backends.names),
+        help=f"{', '.join(backends.files())}. Default: the best one on the device.")  # fmt: skip
+    rounds: int = option(
+        "--rounds", group="Measure", type=WholeNumber(1, MOST_ROUNDS), metavar="N", default=5, show_default=True,
+        help="Fresh processes of every CPU node; intervals are over them.")  # fmt: skip
+    size_bytes: int | None = option(
+        "--bytes", group="Measure", type=parsed("size", parse_size), metavar="SIZE",
+        help="Size of a copy, or of the buffer to load from. "
+             "Default: 128 MiB on a GPU, else twice the caches, 64 to 256 MiB.")  # fmt: skip
+    seed: int = option(
+        "--seed", group="Measure", type=WholeNumber(0), metavar="N", default=0, show_default=True,
+        help="Seed of the inputs and of the order of cells.")  # fmt: skip
+    timeout_s: float = option(
+        "--timeout", group="Measure", type=TIMEOUT, default=DEFAULT_TIMEOUT_S,
+        help=f"Give up a case after so long. Default: {DEFAULT_TIMEOUT_S:g}s.")  # fmt: skip
+    record: Recorded = part(Recorded)
+    json: str | None = json_option("the matrices as one JSON document")
+    page: str | None = option(
+        "--report", group="Output", type=FILE, metavar="FILE", help="Write one HTML page with pictures; - is stdout."
+    )
+    overwrite: bool = overwrite_option()
+
+
+def _run(asked: MeasureNodes) -> None:
+    record = asked.record
+    check_files([asked.json, asked.page], results=record.output, overwrite=asked.overwrite)
     found = scan.collect()
     axes = numa.axes_of(found)
-    chosen, missing = _backends(values["backend"], values["device"])
-    on_host = all(device == CPU for device, _ in chosen)
-    asked = {
-        "size_bytes": _default_bytes(on_host=on_host) if values["size_bytes"] is None else values["size_bytes"],
-        "rounds": values["rounds"],
-        "seed": values["seed"],
-    }
-    cases = numa.cases_of(axes, chosen, **asked)
-    if not values["quiet"]:
+    chosen, missing = _backends(asked.backend, asked.device)
+    size_bytes = asked.size_bytes
+    if size_bytes is None:
+        size_bytes = _default_bytes(on_host=all(device == CPU for device, _ in chosen))
+    cases = numa.cases_of(axes, chosen, size_bytes=size_bytes, rounds=asked.rounds, seed=asked.seed)
+    if not record.quiet:
         _warn_of_many(cases)
-    session = Session(timeout_s=values["timeout"], verbose=values["verbose"], skip_misplaced=True)
-    results = Results(header=header(sys.argv, {}), workers=[], records=[])
-    with writing(values, None, results.header) as writer:
+    session = Session(timeout_s=asked.timeout_s, verbose=record.verbose, skip_misplaced=True)
+    results = Results(header=header(sys.argv, dict(record.labels)), workers=[], records=[])
+    with writing(record, None, results.header, overwrite=asked.overwrite) as writer:
         ended = run_cases(
             lambda shown: session.run(announced(cases, shown)),
             len(cases),
             session,
             writer=writer,
             found=results,
-            values=values,
+            record=record,
+            exports=Exports(),
         )
-    result = analyse(axes, found, results.records, missing=missing, **asked)
-    pictures = {values["report_path"]: lambda: html.write(page.of_nodes(result, results))}
-    put_out({values["json_path"]: lambda: json_of(result)} | pictures, lambda: text(result, found))
+    result = analyse(
+        axes, found, results.records, missing=missing, size_bytes=size_bytes, rounds=asked.rounds, seed=asked.seed
+    )
+    pictures = {asked.page: lambda: html.write(page.of_nodes(result, results))}
+    put_out({asked.json: lambda: json_of(result)} | pictures, lambda: text(result, found))
     exit_as(ended, results.records)
 
 
@@ -104,32 +137,10 @@ def _default_bytes(*, on_host: bool) -> int:
     return min(max(least, 2 * memory.last_level_cache_bytes()), most)
 
 
-command = GroupedCommand(
+command = RequestCommand(
     "numa",
-    callback=_run,
-    params=[
-        grouped("Where", "--device", type=DEVICE, metavar="cpu|cuda:N|all", help="Default: all GPUs, else the CPU."),
-        grouped("Measure", "--backend", metavar="NAME", shell_complete=complete(backends.names),
-                help=f"{', '.join(backends.files())}. Default: the best one on the device."),
-        grouped("Measure", "--rounds", type=WholeNumber(1, MOST_ROUNDS), metavar="N", default=5, show_default=True,
-                help="Fresh processes of every CPU node; intervals are over them."),
-        grouped("Measure", "--bytes", "size_bytes", type=parsed("size", parse_size), metavar="SIZE",
-                help="Size of a copy, or of the buffer to load from. "
-                     "Default: 128 MiB on a GPU, else twice the caches, 64 to 256 MiB."),
-        grouped("Measure", "--seed", type=WholeNumber(0), metavar="N", default=0, show_default=True,
-                help="Seed of the inputs and of the order of cells."),
-        grouped("Measure", "--timeout", type=TIMEOUT, default=f"{DEFAULT_TIMEOUT_S:g}s", show_default=True,
-                help="Give up a case after so long."),
-        grouped("Output", "-o", "--output", "output", type=RESULTS_FILE, metavar="FILE.jsonl",
-                help="Write a new results file, every record as it comes."),
-        grouped("Output", "--json", "json_path", type=FILE, metavar="FILE",
-                help="Write the matrices as one JSON document; - is stdout."),
-        grouped("Output", "--report", "report_path", type=FILE, metavar="FILE",
-                help="Write one HTML page with pictures; - is stdout."),
-        overwrite_option(),
-        grouped("Output", "-q", "--quiet", is_flag=True, help="Show no progress."),
-        grouped("Output", "-v", "--verbose", is_flag=True, help="Show what workers print."),
-    ],
+    MeasureNodes,
+    _run,
     help="Measure which NUMA node is near which GPU, and what the others cost.\n\n"
          "Copies with the thread on every node that has CPUs and the buffer on every node that has memory, both "
          "ways, pinned and pageable, and launches from every node, in rounds of fresh processes. Without a GPU: "

@@ -87,7 +87,9 @@ RESULTS_FILE = ResultsFile()
 def parsed(name: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
     """An option type that one of primbench's parsers reads; its InvalidRequest becomes click's usage error."""
 
-    def convert(text: str) -> Any:
+    def convert(text: Any) -> Any:
+        if not isinstance(text, str):  # a default
+            return text
         try:
             return parse(text)
         except InvalidRequest as error:

@@ -7,7 +7,7 @@ import os
 import shlex
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from primbench.baselines import named
 from primbench.baselines.earlier import Earlier
 from primbench.baselines.roof import roof_of
+from primbench.cli.as_typed import as_options, kernels_options
 from primbench.cli.echo import say
-from primbench.cli.options import as_options, kernels_options, option_of
+from primbench.cli.options import Resumable
 from primbench.errors import FileError, InvalidRequest
 from primbench.report import chosen, export, over_time, table, written
 from primbench.report.columns import WIDEST
@@ -27,28 +28,41 @@ from primbench.system import outputs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from primbench.baselines.yardstick import Yardstick
+    from primbench.cli.options import Exports, Here, Recorded, TableOptions
     from primbench.report.document import Document
     from primbench.results.file import Results
     from primbench.spec.case import Case
 
 
-def check_outputs(values: Mapping[str, Any], read: Iterable[str] = ()) -> None:
+def check_outputs(
+    exports: Exports, read: Iterable[str] = (), *, record: Recorded | None = None, against: Yardstick | None = None
+) -> None:
     """Raise InvalidRequest before measuring where a file could not be written after it, or would be written twice.
 
-    read: files that were. Raises FileError where a file is there by now, and --overwrite is not given.
+    read: files that were. record: the results file, if one is written. against: what is set beside.
+    Raises FileError where a file is there by now, and --overwrite is not given.
     """
-    exports = [values[option_of(name)] for name in written.known()]
-    against = values.get("against")
     set_beside = [path for path in against.files if path != "-"] if isinstance(against, Earlier) else []
-    held = [*read, values.get("resume"), *set_beside]
-    check_files(exports, held, results=values.get("output"), overwrite=values["overwrite"])
-    for name in written.known():
-        if values[option_of(name)] is not None:
-            written.check(name)
-    if values.get("save_as") is not None:
-        if values["dry_run"]:
+    held = [*read, resumed_file(record), *set_beside]
+    results = record.output if record is not None else None
+    check_files(exports.files.values(), held, results=results, overwrite=exports.overwrite)
+    for name in exports.files:
+        written.check(name)
+
+
+def check_here(here: Here, read: Iterable[str] = ()) -> None:
+    """The same of what is measured in one place, which may become a baseline."""
+    check_outputs(here.exports, read, record=here.record, against=here.shown.against)
+    if here.save_as is not None:
+        if here.how.dry_run:
             raise InvalidRequest("--save-as and --dry-run: it times nothing that could be a baseline")
-        named.check(values["save_as"])
+        named.check(here.save_as)
+
+
+def resumed_file(record: Recorded | None) -> str | None:
+    """What --resume names, of a command that has it."""
+    return record.resume if isinstance(record, Resumable) else None
 
 
 def check_files(
@@ -122,30 +136,38 @@ def _kernels(command: Sequence[str]) -> list[str]:
     ]
 
 
-def report(results: Results, values: Mapping[str, Any], *, curves: bool = False) -> None:
+def report(
+    results: Results,
+    shown: TableOptions,
+    exports: Exports,
+    *,
+    sort: str | None = None,
+    columns: Sequence[str] = (),
+    curves: bool = False,
+) -> None:
     """Print the table of a results file, and write its exports, as put_out() does.
 
-    curves: print below it what cases used over time, where that was sampled.
+    sort, columns: as ``show`` has them. curves: print below it what cases used over time, where that was sampled.
     What a kernel asks for by the name of a field, where it skips a case, the table asks for by the option of the
     command that prints it; a case fails with words of whatever program, which stay.
     """
-    records, workers, unit = results.records, results.workers, values["time_unit"]
+    records, workers, unit = results.records, results.workers, shown.time_unit
     drawn = over_time.tables(records) if curves else []
-    yardsticks = [yardstick for yardstick in (roof_of(results), values["against"]) if yardstick is not None]
+    yardsticks = [yardstick for yardstick in (roof_of(results), shown.against) if yardstick is not None]
     options = click.get_current_context().command.params
-    shown = [
+    rows = [
         replace(each, reason=as_options(each.reason, options)) if each.reason and each.status == "skipped" else each
         for each in records
     ]
-    if values.get("sort"):
-        shown = chosen.in_order(shown, values["sort"], yardsticks)
-    made = table.tables(shown, workers, unit, yardsticks, wanted=values.get("columns") or ())
-    if values.get("columns"):
-        made = chosen.with_columns(made, values["columns"])
+    if sort:
+        rows = chosen.in_order(rows, sort, yardsticks)
+    made = table.tables(rows, workers, unit, yardsticks, wanted=columns)
+    if columns:
+        made = chosen.with_columns(made, columns)
     publish(
         export.document(results, unit, yardsticks),
         lambda: "\n".join(map(table.text, [*made, *step_totals(records), *drawn])),
-        values,
+        exports,
     )
 
 
@@ -157,11 +179,13 @@ def save(name: str, results: Results) -> None:
         say(f"Not saved as {name}: nothing was measured", err=True)
 
 
-def publish(document: Document, text: Callable[[], str], values: Mapping[str, Any]) -> None:
+def publish(document: Document, text: Callable[[], str], exports: Exports) -> None:
     """Print a finding and write its exports, as put_out() does."""
-    formats = written.known().items()
-    exports = {values[option_of(name)]: partial(each.write, document) for name, each in formats}
-    put_out(exports, text, click.echo)  # in colour: its words steer no terminal
+    formats = written.known()
+    made: dict[str | None, Callable[[], str | bytes]] = {
+        path: partial(formats[name].write, document) for name, path in exports.files.items()
+    }
+    put_out(made, text, click.echo)  # in colour: its words steer no terminal
 
 
 def put_out(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from primbench.cli.options import GroupedCommand, fleet_options, measuring_options, versus_options
-from primbench.cli.problem import SizeOption, entries_of, problem_options
+from primbench.cli.options import Here, Membership, Versus
+from primbench.cli.problem import OfProblem, SizeOption, entries_of, request_of
+from primbench.cli.request import RequestCommand, part
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, fields_of
 from primbench.units import parse_counts
@@ -20,7 +22,16 @@ PRODUCT = (
 )
 
 
-class PrimitiveCommand(GroupedCommand):
+@dataclass(frozen=True, kw_only=True)
+class MeasurePrimitive(OfProblem):
+    """To measure problems of one primitive."""
+
+    versus: Versus = part(Versus)
+    member: Membership = part(Membership)
+    here: Here = part(Here)
+
+
+class PrimitiveCommand(RequestCommand[MeasurePrimitive]):
     """Sizes have options: of words that are none it says which."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -48,15 +59,16 @@ def command_of(problem: type[Problem]) -> click.Command:
     """The command of a primitive: ``--sizes`` or its dimensions, then where, how, and what becomes of it."""
     names = {field.name for field in fields_of(problem)}
 
-    def run(**values: Any) -> None:
+    def run(asked: MeasurePrimitive) -> None:
         from primbench.cli.versus import measure_or_compare  # after --help, which takes no longer than click itself
 
-        measure_or_compare(entries_of(problem, values), values)
+        entries = entries_of(problem, asked.problem, in_fleet=asked.member.fleet is not None)
+        measure_or_compare(entries, asked.here, asked.versus, asked.member)
 
     return PrimitiveCommand(
         problem.primitive,
-        callback=run,
-        params=[*problem_options(problem), *versus_options(), *fleet_options(), *measuring_options()],
+        request_of(problem, MeasurePrimitive),
+        run,
         help=f"{inspect.getdoc(problem)}\n\n{PRODUCT}",
         # A convolution's -h is its height.
         context_settings={

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import shlex
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from primbench.cli.completing import complete_suite
 from primbench.cli.option_types import Choices, parsed
-from primbench.cli.options import GroupedOption
+from primbench.cli.request import RequestArgument, RequestOption, made_of, option, parameters, part, several
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Value, fields_of
 from primbench.registry import aliases, build, problem_class, required
@@ -23,20 +24,43 @@ if TYPE_CHECKING:
     from primbench.distributed.world import World
     from primbench.suites import Entry
 
+Request = TypeVar("Request", bound="OfProblem")
 DEFAULT_SIZES = "medium"
 
 
-class SizeOption(GroupedOption):
+@dataclass(frozen=True, kw_only=True)
+class Sized:
+    """Which problems of one primitive: a suite's, or those of its fields. given: by name, what was given of each."""
+
+    sizes: str | None = option(
+        "--sizes", group="Problem", metavar="NAME|FILE.toml", shell_complete=complete_suite,
+        help=f"small, medium, large, a suite's name, or a file. Default: {DEFAULT_SIZES}.")  # fmt: skip
+    given: Mapping[str, Any] = several(list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfProblem:
+    """A request of problems of one primitive."""
+
+    problem: Sized = part(Sized)
+
+
+class SizeOption(RequestOption):
     """A dimension: a whole number, or several."""
 
 
-def problem_options(problem: type[Problem]) -> list[click.Parameter]:
-    """``--sizes``, and an option or argument a field."""
-    sizes = GroupedOption(
-        ["--sizes"], group="Problem", metavar="NAME|FILE.toml", shell_complete=complete_suite,
-        help=f"small, medium, large, a suite's name, or a file. Default: {DEFAULT_SIZES}.",
-    )  # fmt: skip
-    return [sizes, *map(_parameter, fields_of(problem))]
+def request_of(problem: type[Problem], request: type[Request]) -> type[Request]:
+    """The request with an option or argument for each field of the problem."""
+
+    def options() -> list[click.Parameter]:
+        return [*map(_parameter, fields_of(problem))]
+
+    own = dataclasses.make_dataclass(
+        "OwnSizes", [("given", Any, several(options))], bases=(Sized,), frozen=True, kw_only=True
+    )
+    return dataclasses.make_dataclass(
+        request.__name__, [("problem", Any, part(own))], bases=(request,), frozen=True, kw_only=True
+    )
 
 
 def _parameter(field: dataclasses.Field[Any]) -> click.Parameter:
@@ -48,7 +72,7 @@ def _argument(field: dataclasses.Field[Any]) -> click.Argument:
     def complete(context: click.Context, argument: click.Parameter, typed: str) -> list[str]:
         return [name for name in field.metadata["names"]() if name.startswith(typed)]
 
-    return click.Argument([field.name], metavar="[NAME]...", nargs=-1, shell_complete=complete)
+    return RequestArgument([field.name], metavar="[NAME]...", nargs=-1, shell_complete=complete)
 
 
 def _option(field: dataclasses.Field[Any]) -> click.Option:
@@ -61,12 +85,12 @@ def _option(field: dataclasses.Field[Any]) -> click.Option:
         return _number(field, flags, f"{text}.{shown}")
     if isinstance(field.default, bool):
         shown = f" [default: {name}]" if field.default else ""
-        return GroupedOption(
+        return RequestOption(
             [f"{flags[0]}/--no-{name}", field.name], group="Problem", default=None, help=f"{text}.{shown}"
         )
     choices = [choice for choice in field.metadata["choices"] if choice]
     kind = Choices(choices, of_dtypes=field.name == "dtype") if choices else type(field.default)
-    return GroupedOption([*flags, field.name], group="Problem", type=kind, multiple=True, help=f"{text}.{shown}")
+    return RequestOption([*flags, field.name], group="Problem", type=kind, multiple=True, help=f"{text}.{shown}")
 
 
 def _flags(field_name: str) -> list[str]:
@@ -77,7 +101,7 @@ def _flags(field_name: str) -> list[str]:
 
 def _number(field: dataclasses.Field[Any], flags: Sequence[str], text: str) -> click.Option:
     unit = field.metadata.get("unit")
-    kind, read = (SizeOption, _counts) if field.metadata.get("size") else (GroupedOption, _numbers)
+    kind, read = (SizeOption, _counts) if field.metadata.get("size") else (RequestOption, _numbers)
     return kind(
         [*flags, field.name],
         group="Problem",
@@ -110,21 +134,22 @@ def _counts(written: str, unit: Any) -> Any:
     return parse_counts(written, unit)
 
 
-def entries_of(problem: type[Problem], values: dict[str, Any]) -> Entries:
+def entries_of(problem: type[Problem], asked: Sized, *, in_fleet: bool = False) -> Entries:
     """The problems that ``--sizes`` and the given fields mean: the product of what is repeated.
 
+    in_fleet: whether a launcher started this for others than the ranks of one call.
     Raises InvalidRequest where dimensions are given only in part.
     """
     from primbench.distributed import world
 
-    given = _given(problem, values)
+    given = {name: _each(value) for name, value in asked.given.items()}
     has_ranks = any(field.name == "ranks" for field in fields_of(problem))
-    if has_ranks and not values.get("fleet") and (started := world.world()):
+    if has_ranks and not in_fleet and (started := world.world()):
         given["ranks"] = _all_of(started, given.get("ranks"))
-    if values["sizes"] is None and _is_whole(problem, given):
+    if asked.sizes is None and _is_whole(problem, given):
         combinations = itertools.product(*given.values())
         return [(build(problem.primitive, dict(zip(given, one, strict=True))), {}) for one in combinations]
-    sizes = DEFAULT_SIZES if values["sizes"] is None else values["sizes"]
+    sizes = DEFAULT_SIZES if asked.sizes is None else asked.sizes
     return once(entries_in(sizes, [problem.primitive], given))
 
 
@@ -149,18 +174,19 @@ def entries_in(sizes: str, only: Sequence[str], given: Mapping[str, tuple[Value,
 def entries_in_words(text: str) -> Entries:
     """The problems of a primitive and its options, such as "gemm -m 4K -n 4K -k 4K". Raises InvalidRequest."""
     try:
-        words = shlex.split(text)
-        problem = problem_class(aliases().get(words[0], words[0]))
-        return entries_of(problem, values_in_words(problem, words, problem_options(problem)))
+        problem, asked = in_words(shlex.split(text), OfProblem)
+        return entries_of(problem, asked.problem)
     except (click.UsageError, ValueError, IndexError) as error:
         said = error.format_message() if isinstance(error, click.UsageError) else error
         raise InvalidRequest(f"{text!r}: {said}") from None
 
 
-def values_in_words(problem: type[Problem], words: Sequence[str], params: list[click.Parameter]) -> dict[str, Any]:
-    """Of these options, as the primitive's command would be given them. Raises click.UsageError."""
-    command = click.Command(problem.primitive, params=params, add_help_option=False)
-    return command.make_context(problem.primitive, list(words[1:])).params
+def in_words(words: Sequence[str], request: type[Request]) -> tuple[type[Problem], Request]:
+    """A primitive, and what its command would be asked for by these options. Raises click.UsageError."""
+    problem = problem_class(aliases().get(words[0], words[0]))
+    own = request_of(problem, request)
+    command = click.Command(problem.primitive, params=[*parameters(own)], add_help_option=False)
+    return problem, made_of(own, command.make_context(problem.primitive, list(words[1:])).params)
 
 
 def once(entries: Iterable[Entry]) -> Entries:
@@ -191,12 +217,6 @@ def _listed(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _given(problem: type[Problem], values: dict[str, Any]) -> dict[str, tuple[Value, ...]]:
-    """The fields that the command line names, each with all its values."""
-    given: dict[str, tuple[Value, ...]] = {}
-    for field in fields_of(problem):
-        value = values[field.name]
-        if value is not None and value != ():
-            lists = map(_listed, _listed(value))  # of a repeated option, which may be of lists itself
-            given[field.name] = tuple(dict.fromkeys(itertools.chain(*lists)))
-    return given
+def _each(value: Any) -> tuple[Any, ...]:
+    """Each value of a repeated option once, which may be of lists itself."""
+    return tuple(dict.fromkeys(itertools.chain(*map(_listed, _listed(value)))))

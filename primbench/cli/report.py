@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-import click
 
 from primbench.baselines.roof import roof_of
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
-from primbench.cli.options import GroupedCommand, grouped, overwrite_option
+from primbench.cli.options import overwrite_option
 from primbench.cli.outputs import check_files, say_unknown, write
 from primbench.cli.places import as_one, read_places
+from primbench.cli.request import RequestCommand, argument, option
 from primbench.compare.pairs import compare, compare_runs
 from primbench.compare.runs import side_of
 from primbench.compare.sides import sides_of
@@ -30,15 +29,29 @@ if TYPE_CHECKING:
     from primbench.results.file import Results
 
 
-def _report(files: tuple[str, ...], baseline: str | None, page_path: str, *, overwrite: bool) -> None:
-    if baseline is not None and len(files) > 1:
+@dataclass(frozen=True, kw_only=True)
+class DrawFiles:
+    """To make a page of results files."""
+
+    files: tuple[str, ...] = argument(type=FILE, metavar="FILE.jsonl|FOLDER|NAME...", nargs=-1, required=True)
+    baseline: str | None = option(
+        "--baseline", group="Compare", metavar="NAME",
+        help="The arm that others are set against. Default: the study's first.")  # fmt: skip
+    page: str = option(
+        "-o", "--output", group="Output", type=FILE, metavar="FILE.html", default="report.html", show_default=True,
+        help="Write the page here; - is stdout.")  # fmt: skip
+    overwrite: bool = overwrite_option()
+
+
+def _report(asked: DrawFiles) -> None:
+    if asked.baseline is not None and len(asked.files) > 1:
         raise InvalidRequest("--baseline and several files: the first file is the baseline")
-    places = read_places(files, may_be_empty=True)
-    check_files([page_path], [file for place in places for file in place.files], overwrite=overwrite)
+    places = read_places(asked.files, may_be_empty=True)
+    check_files([asked.page], [file for place in places for file in place.files], overwrite=asked.overwrite)
     say_unknown(*(run for place in places for run in place.runs))
-    write(page_path, html.write(_page(places, baseline)))
-    if page_path != "-":
-        say(printable(f"Written: {page_path}"), err=True)
+    write(asked.page, html.write(_page(places, asked.baseline)))
+    if asked.page != "-":
+        say(printable(f"Written: {asked.page}"), err=True)
 
 
 def _page(places: Sequence[NamedRuns], baseline: str | None) -> Page:
@@ -80,17 +93,10 @@ def _study_page(results: Results, sides: Sequence[Side], file: str, baseline: st
     return page.of_comparison(compare(results, baseline), sides, [results], file)
 
 
-command = GroupedCommand(
+command = RequestCommand(
     "report",
-    callback=_report,
-    params=[
-        click.Argument(["files"], type=FILE, metavar="FILE.jsonl|FOLDER|NAME...", nargs=-1, required=True),
-        grouped("Compare", "--baseline", metavar="NAME",
-                help="The arm that others are set against. Default: the study's first."),
-        grouped("Output", "-o", "--output", "page_path", type=FILE, metavar="FILE.html", default="report.html",
-                show_default=True, help="Write the page here; - is stdout."),
-        overwrite_option(),
-    ],
+    DrawFiles,
+    _report,
     help="Make one HTML page of what a results file holds, or of what others differ in from the first: the answer, "
          "pictures with all their numbers, what differs between the places, and how to do it again. A folder holds "
          "several runs of one place; NAME is of a baseline in .primbench/baselines.\n\n"

@@ -5,18 +5,18 @@ from __future__ import annotations
 import shlex
 import sys
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from msgspec.structs import asdict, replace
 
+from primbench.cli.as_typed import kernels_options
 from primbench.cli.echo import say
-from primbench.cli.options import kernels_options, option_of
+from primbench.cli.options import Resumable
 from primbench.environment.difference import machine_changes
 from primbench.environment.fingerprint import collect
 from primbench.errors import InvalidRequest
 from primbench.registry import named_files
-from primbench.report import written
 from primbench.report.environment import shown
 from primbench.results import file as results_file
 from primbench.results.writer import Writer
@@ -26,6 +26,7 @@ from primbench.system.files import utf8
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from primbench.cli.options import Exports, Recorded
     from primbench.environment.fingerprint import Environment
     from primbench.results.file import Results
     from primbench.spec.case import Case
@@ -35,14 +36,14 @@ OF_NEW_FILES = ("-o", "--output", "--label", "--resume")
 """Options that a command which goes on with a file does without, but for the last."""
 
 
-def check_resume(values: Mapping[str, Any]) -> None:
+def check_resume(record: Resumable) -> None:
     """Raises InvalidRequest where something else is asked for that --resume has."""
-    if values["resume"] is None:
+    if record.resume is None:
         return
-    if values["output"] is not None:
+    if record.output is not None:
         raise InvalidRequest("--output and --resume: one file, --resume goes on writing to it")
-    if values["labels"]:
-        raise InvalidRequest(f"--label and --resume: {values['resume']} keeps the labels it was begun with")
+    if record.labels:
+        raise InvalidRequest(f"--label and --resume: {record.resume} keeps the labels it was begun with")
 
 
 class Begun(NamedTuple):
@@ -116,24 +117,23 @@ def _but_for_method(case: Case) -> bytes:
     return replace(case, method=Method()).key()
 
 
-def going_on(found: Results, values: Mapping[str, Any]) -> list[str]:
+def going_on(found: Results, record: Recorded, exports: Exports) -> list[str]:
     """The words of the command that goes on with the results file that is written to; none where there is none."""
-    path = values.get("output") or values.get("resume")
-    context = click.get_current_context()
-    if path is None or not any(parameter.name == "resume" for parameter in context.command.params):
+    path = record.output or record.resume if isinstance(record, Resumable) else None
+    if path is None:
         return []
     if found.header.study is None:
-        words = [*_resuming(sys.argv[1:]), *_replacing(values), "--resume", path]
+        words = [*_resuming(sys.argv[1:]), *_replacing(exports), "--resume", path]
     else:
         name = "why" if found.header.study.why else "study"
         words = [*kernels_options(named_files()), name, "--resume", path]
     return ["primbench", *words]
 
 
-def _replacing(values: Mapping[str, Any]) -> list[str]:
+def _replacing(exports: Exports) -> list[str]:
     """The exports that are there by then are written anew."""
-    is_there = any(values[option_of(name)] not in (None, "-") for name in written.known())
-    return ["--overwrite"] if is_there and not values["overwrite"] else []
+    is_there = any(path != "-" for path in exports.files.values())
+    return ["--overwrite"] if is_there and not exports.overwrite else []
 
 
 def _resuming(words: Sequence[str]) -> list[str]:

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from primbench.cli.design import design_of, study_of
 from primbench.cli.echo import say
-from primbench.cli.options import GroupedCommand
+from primbench.cli.options import Exports, OnDevice, Recorded
 from primbench.cli.outputs import publish
-from primbench.cli.study import (
-    HOST,
-    carry_out,
-    entries_of_study,
-    pairs_option,
-    shared_options,
-)
+from primbench.cli.request import RequestCommand, part
+from primbench.cli.studying import HOST, HowPaired, carry_out, entries_of_study, pairs_option, time_budget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import click
-
     from primbench.compare.comparison import Comparison
     from primbench.compare.gate import Gate
     from primbench.results.file import Results
@@ -29,38 +21,47 @@ SUITE = "selftest"
 BUDGET_S = 60.0
 
 
-def _run(**values: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class HowTried(HowPaired):
+    """How the host is set beside itself."""
+
+    time_budget_s: float | None = time_budget("Say what is known after so long.", BUDGET_S)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostItself:
+    """To set the host beside itself."""
+
+    pairs: int | None = pairs_option("as many as the time holds.")
+    where: OnDevice = part(OnDevice)
+    how: HowPaired = part(HowTried)
+    record: Recorded = part(Recorded)
+    exports: Exports = part(Exports)
+
+
+def _run(asked: HostItself) -> None:
     import primbench.suites as suites
 
     said = suites.study(SUITE)
-    asked = {**values, "itself": True}
-    study = study_of([HOST], entries_of_study(SUITE, ()), design_of(asked, said), said.title)
-    carry_out(study, None, asked, _show)
+    design = design_of(asked.where, asked.how, said, pairs=asked.pairs, itself=True)
+    study = study_of([HOST], entries_of_study(SUITE, ()), design, said.title)
+    carry_out(study, None, asked.how, asked.record, asked.exports, show=_show)
 
 
-def _show(found: Results, comparison: Comparison, values: Mapping[str, Any], gate: Gate) -> None:
+def _show(found: Results, comparison: Comparison, exports: Exports, gate: Gate) -> None:
     """Raises InvalidRequest of too few pairs, and OutputError."""
     from primbench.experiments import selftest
     from primbench.report import selftest as words
 
     tested = selftest.self_test(found, comparison)
-    publish(words.document(tested), lambda: words.text(tested), values)
+    publish(words.document(tested), lambda: words.text(tested), exports)
     say(f"Kept in {selftest.keep(tested)}", err=True)
 
 
-def _options() -> Iterator[click.Option]:
-    yield pairs_option("as many as the time holds.")
-    for option in shared_options():
-        if option.name == "time_budget":
-            option.default, option.show_default = f"{BUDGET_S:g}s", True
-        if option.name not in ("resume", "save_as"):
-            yield option
-
-
-command = GroupedCommand(
+command = RequestCommand(
     "selftest",
-    callback=_run,
-    params=list(_options()),
+    HostItself,
+    _run,
     help="Run the host against itself for a minute, and say what this machine can tell.\n\n"
     "How often a difference is told where there is none, by all ways to swap the processes of pairs, and the least "
     "difference that is found in one and in five minutes, for launches, copies, products, files and start-up. It is "

@@ -2,65 +2,72 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import click
 from msgspec.structs import replace
 
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE, parsed
-from primbench.cli.options import GroupedCommand, grouped, output_options
+from primbench.cli.options import Exports, TableOptions
 from primbench.cli.outputs import check_outputs, report, say_unknown
 from primbench.cli.places import as_one, read_places
+from primbench.cli.request import RequestCommand, argument, option, part, typed
 from primbench.errors import InvalidRequest
 from primbench.report import chosen, steps
 from primbench.report.watch import to_text
 from primbench.watching.kept import is_kept, read
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+
+@dataclass(frozen=True, kw_only=True)
+class ShowFile:
+    """To print the table of a results file."""
+
+    file: str = argument(type=FILE, metavar="FILE.jsonl|FOLDER|NAME")
+    steps: bool = option(
+        "--steps", group="Table", is_flag=True,
+        help="Print the steps of whole models as tf_cnn_benchmarks prints its own: images/sec.")  # fmt: skip
+    only: tuple[str, ...] = option(
+        "--only", group="Table", multiple=True, metavar="PRIMITIVE|FIELD=VALUE",
+        help="Records of a primitive, or whose case has such a field, as dtype=float16 or arm=host; repeatable.",
+    )  # fmt: skip
+    sort: str | None = option(
+        "--sort", group="Table", metavar="COLUMN",
+        help="By a column, such as device; a minus before it has the longest first.")  # fmt: skip
+    columns: list[str] | None = option(
+        "--columns", group="Table", type=parsed("list", lambda text: [each.strip() for each in text.split(",")]),
+        metavar="LIST", help="These columns alone, as m,n,device,check.")  # fmt: skip
+    shown: TableOptions = part(TableOptions)
+    exports: Exports = part(Exports)
 
 
-def _show(file: str, **values: Any) -> None:
-    if is_kept(Path(file)):
-        _show_watched(file, values)
+def _show(asked: ShowFile) -> None:
+    if is_kept(Path(asked.file)):
+        _show_watched(asked)
         return
-    (place,) = read_places([file])
-    check_outputs(values, place.files)
+    (place,) = read_places([asked.file])
+    check_outputs(asked.exports, place.files, against=asked.shown.against)
     say_unknown(*place.runs)
     results = as_one(place)
-    records = chosen.kept(results.records, values["only"]) if values["only"] else results.records
-    if values["steps"]:
+    records = chosen.kept(results.records, asked.only) if asked.only else results.records
+    if asked.steps:
         say(steps.text(records))
     else:
-        report(replace(results, records=records), values, curves=True)
+        found = replace(results, records=records)
+        report(found, asked.shown, asked.exports, sort=asked.sort, columns=asked.columns or (), curves=True)
 
 
-def _show_watched(file: str, values: Mapping[str, Any]) -> None:
+def _show_watched(asked: ShowFile) -> None:
     """What `watch` found, in its own words; raises InvalidRequest where a table is asked for."""
-    given = [name for name, value in values.items() if value]
-    if given:
-        option = f"--{given[0].removesuffix('_path').replace('_', '-')}"
-        raise InvalidRequest(f"{file}: by `primbench watch`, which makes no table: it is shown without {option}")
-    say(to_text(read(Path(file))), nl=False)
+    for word in typed():
+        raise InvalidRequest(f"{asked.file}: by `primbench watch`, which makes no table: it is shown without {word}")
+    say(to_text(read(Path(asked.file))), nl=False)
 
 
-SHOWN = [
-    grouped("Table", "--only", multiple=True, metavar="PRIMITIVE|FIELD=VALUE",
-            help="Records of a primitive, or whose case has such a field, as dtype=float16 or arm=host; repeatable."),
-    grouped("Table", "--sort", metavar="COLUMN",
-            help="By a column, such as device; a minus before it has the longest first."),
-    grouped("Table", "--columns", type=parsed("list", lambda text: [each.strip() for each in text.split(",")]),
-            metavar="LIST", help="These columns alone, as m,n,device,check."),
-]  # fmt: skip
-STEPS = click.Option(
-    ["--steps"], is_flag=True, help="Print the steps of whole models as tf_cnn_benchmarks prints its own: images/sec."
-)
-command = GroupedCommand(
+command = RequestCommand(
     "show",
-    callback=_show,
-    params=[click.Argument(["file"], type=FILE, metavar="FILE.jsonl|FOLDER|NAME"), STEPS, *SHOWN, *output_options()],
+    ShowFile,
+    _show,
     help="Print the table of a results file (- is stdin) again, with what was sampled over time, or export it; of all "
     "runs in a folder or of a baseline NAME in .primbench/baselines, in one; of a file of `watch`, what that found.",
 )

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-import click
+from dataclasses import dataclass
 
 from primbench.cli.option_types import FILE
-from primbench.cli.options import overwrites
+from primbench.cli.options import json_option, overwrite_option
+from primbench.cli.request import RequestCommand, option
 
 
-@overwrites
-@click.command()
-@click.option("--json", "json_path", type=FILE, metavar="FILE", help="Write one JSON document; - is stdout.")
-@click.option("--svg", "svg_path", type=FILE, metavar="FILE", help="Write a picture; - is stdout.")
-def command(*, json_path: str | None, svg_path: str | None, overwrite: bool) -> None:
-    """Show nodes, CPUs, memory and GPUs, their distances and links, and what of them may be used here."""
+@dataclass(frozen=True, kw_only=True)
+class ShowNodes:
+    """To show nodes and what is near them. picture: the file that it goes to."""
+
+    json: str | None = json_option("one JSON document")
+    picture: str | None = option(
+        "--svg", group="Output", type=FILE, metavar="FILE", help="Write a picture; - is stdout."
+    )
+    overwrite: bool = overwrite_option()
+
+
+def _show(asked: ShowNodes) -> None:
     from primbench.cli.outputs import check_files, put_out
     from primbench.numa.scan import collect
     from primbench.report import topology as table
     from primbench.report.plain import json_of
     from primbench.report.topology_svg import picture
 
-    check_files([json_path, svg_path], overwrite=overwrite)
+    check_files([asked.json, asked.picture], overwrite=asked.overwrite)
     found = collect()
-    put_out({json_path: lambda: json_of(found), svg_path: lambda: picture(found)}, lambda: table.text(found))
+    put_out({asked.json: lambda: json_of(found), asked.picture: lambda: picture(found)}, lambda: table.text(found))
+
+
+command = RequestCommand(
+    "topo",
+    ShowNodes,
+    _show,
+    help="Show nodes, CPUs, memory and GPUs, their distances and links, and what of them may be used here.",
+)

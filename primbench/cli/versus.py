@@ -2,54 +2,56 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from primbench.cli.given import is_typed, placement_of
+from primbench.cli.given import placement_of
 from primbench.cli.measuring import measure_and_report
 from primbench.cli.member import measure_for_fleet
-from primbench.cli.options import ALONE, VERSUS_PAIRS
+from primbench.cli.options import VERSUS_PAIRS
+from primbench.cli.request import typed
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from primbench.cli.measuring import Entries
-
-OF_PLACES = ("pairs", "fail_above")
-"""Options of comparing several places, which mean nothing in one."""
+    from primbench.cli.options import Here, Membership, Versus
 
 
-def measure_or_compare(entries: Entries, values: Mapping[str, Any]) -> None:
+def measure_or_compare(entries: Entries, here: Here, versus: Versus, member: Membership) -> None:
     """Exits as measure_and_report() or `study` do."""
-    if values["versus"]:
-        _compare(entries, values)
-        return
-    if values["fleet"] is not None:
-        measure_for_fleet(entries, values)
-        return
-    for option in ("one_at_a_time", "links"):
-        if values[option]:
-            words = f"--{option.replace('_', '-')}"
-            raise InvalidRequest(f"{words}: of the nodes of a fleet: name its folder with --fleet")
-    for name in OF_PLACES:
-        if values[name] is not None:
+    if versus.versus:
+        _compare(entries, here, versus, member)
+    elif member.fleet is not None:
+        measure_for_fleet(entries, here, member, member.fleet)
+    else:
+        _refuse_without_others(versus, member)
+        measure_and_report(entries, here)
+
+
+def _refuse_without_others(versus: Versus, member: Membership) -> None:
+    """Raises InvalidRequest where it is said how to compare, or to measure many nodes, and with whom is not."""
+    for option, value in (("--one-at-a-time", member.one_at_a_time), ("--links", member.links)):
+        if value:
+            raise InvalidRequest(f"{option}: of the nodes of a fleet: name its folder with --fleet")
+    for option, is_given in (("--pairs", versus.pairs is not None), ("--fail-above", versus.fail_above is not None)):
+        if is_given:
             raise InvalidRequest(
-                f"--{name.replace('_', '-')}: of two places: name the other one with --versus; runs that were kept "
-                "are set side by side by `primbench compare`"
+                f"{option}: of two places: name the other one with --versus; runs that were kept are set side by side "
+                "by `primbench compare`"
             )
-    measure_and_report(entries, values)
 
 
-def _compare(entries: Entries, values: Mapping[str, Any]) -> None:
+def _compare(entries: Entries, here: Here, versus: Versus, member: Membership) -> None:
     from primbench.cli.design import design_of, study_of
-    from primbench.cli.study import HOST, carry_out  # whose import takes as long as NumPy's
+    from primbench.cli.studying import HOST, carry_out  # whose import takes as long as NumPy's
+    from primbench.compare.gate import Gate
 
-    for name in ALONE:
-        if is_typed(name):
-            raise InvalidRequest(f"--{name.replace('_', '-')} and --versus: it means nothing where places are compared")
-    if values["fleet"] is not None:
+    for option in typed("alone"):
+        raise InvalidRequest(f"{option} and --versus: it means nothing where places are compared")
+    if member.fleet is not None:
         raise InvalidRequest("--fleet and --versus: nodes are compared with each other, by `primbench fleet`")
-    if values["resume"] is not None:
+    if here.record.resume is not None:
         raise InvalidRequest("--resume and --versus: go on with `primbench study --resume`")
-    design = design_of(values, placement=placement_of(values), default_pairs=VERSUS_PAIRS)
-    carry_out(study_of([HOST, *values["versus"]], entries, design), None, values)
+    placement = placement_of(here.where)
+    design = design_of(here.where, here.how, pairs=versus.pairs, usual_pairs=VERSUS_PAIRS, placement=placement)
+    study = study_of([HOST, *versus.versus], entries, design)
+    carry_out(study, None, here.how, here.record, here.exports, gate=Gate("slower", versus.fail_above))

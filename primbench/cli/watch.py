@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -11,8 +12,9 @@ from msgspec.structs import replace
 
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE, TIMEOUT
-from primbench.cli.options import overwrites
+from primbench.cli.options import overwrite_option
 from primbench.cli.processes import processes_of
+from primbench.cli.request import RequestCommand, argument, option
 from primbench.errors import INTERRUPTED, InvalidRequest
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from primbench.watching.stretch import Stretch
     from primbench.watching.watch import Watch
 
+USUAL_S = 60.0
 HELP = """Follow a job that runs, without touching it, and say what holds it back, the likeliest cause first.
 
 PID is the number of a process, CONTAINER the name of one of Docker or Podman, whose first process is meant, slurm:JOB a
@@ -41,44 +44,36 @@ Exit status: 0 whatever is found, 2 where there is no such job, 130 when interru
 """
 
 
-@overwrites
-@click.command("watch", help=HELP)
-@click.argument("job", metavar="PID|CONTAINER|slurm:JOB")
-@click.option(
-    "--for",
-    "lasting_s",
-    type=TIMEOUT,
-    default="60s",
-    show_default=True,
-    metavar="DURATION",
-    help="How long, unless the job ends before.",
-)
-@click.option(
-    "-o",
-    "--json",
-    "json_path",
-    type=FILE,
-    metavar="FILE",
-    help="Write JSON lines: one a second as they come, then what was found, which `show` prints; - is stdout.",
-)
-@click.option(
-    "--prometheus",
-    "prometheus_path",
-    type=FILE,
-    metavar="FILE",
-    help="Write the counters in Prometheus' text format, anew each second, so that a reader sees whole files only.",
-)
-def command(*, job: str, lasting_s: float, json_path: str | None, prometheus_path: str | None, overwrite: bool) -> None:
+@dataclass(frozen=True, kw_only=True)
+class FollowJob:
+    """To follow a job that runs. prometheus: the file for its counters."""
+
+    job: str = argument(metavar="PID|CONTAINER|slurm:JOB")
+    lasting_s: float = option(
+        "--for", type=TIMEOUT, default=USUAL_S, metavar="DURATION",
+        help=f"How long, unless the job ends before. Default: {USUAL_S:g}s.")  # fmt: skip
+    json: str | None = option(
+        "-o", "--json", type=FILE, metavar="FILE",
+        help="Write JSON lines: one a second as they come, then what was found, which `show` prints; - is stdout.",
+    )  # fmt: skip
+    prometheus: str | None = option(
+        "--prometheus", type=FILE, metavar="FILE",
+        help="Write the counters in Prometheus' text format, anew each second, so that a reader sees whole files only.",
+    )  # fmt: skip
+    overwrite: bool = overwrite_option()
+
+
+def _watch(asked: FollowJob) -> None:
     from primbench.cli.outputs import check_files
     from primbench.watching.watch import Watch
 
-    if prometheus_path == "-":
+    if asked.prometheus == "-":
         raise InvalidRequest("--prometheus -: a file that is written anew each second cannot be stdout")
-    pids, others = processes_of(job)
-    check_files([json_path, prometheus_path], overwrite=overwrite)
-    watch = Watch(pids, lasting_s, others=others)
-    with _opened(json_path) as write:
-        interrupted = _follow(watch, write, prometheus_path, on_stdout=json_path == "-")
+    pids, others = processes_of(asked.job)
+    check_files([asked.json, asked.prometheus], overwrite=asked.overwrite)
+    watch = Watch(pids, asked.lasting_s, others=others)
+    with _opened(asked.json) as write:
+        interrupted = _follow(watch, write, asked.prometheus, on_stdout=asked.json == "-")
     if interrupted:
         sys.exit(INTERRUPTED)
 
@@ -138,3 +133,6 @@ def _follow(
     if not on_stdout:
         say(to_text(Kept(watch.job, whole, found, watched)), nl=False)
     return interrupted
+
+
+command = RequestCommand("watch", FollowJob, _watch, help=HELP)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
+from dataclasses import replace as but
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import click
 from msgspec.structs import replace
 
 from primbench.cli.captured import threads_of
@@ -15,13 +16,20 @@ from primbench.cli.completing import complete_arm, complete_suite
 from primbench.cli.consent import check_own
 from primbench.cli.design import design_of, study_of
 from primbench.cli.echo import say
-from primbench.cli.given import is_typed
 from primbench.cli.measuring import signals_unwind, writing
-from primbench.cli.option_types import TIMEOUT, parsed
-from primbench.cli.options import GroupedCommand, arm_in_words, grouped, primitives_option
+from primbench.cli.option_types import parsed
+from primbench.cli.options import Exports, OnDevice, Resumable, arm_in_words, primitives_option
 from primbench.cli.outputs import check_outputs, publish
+from primbench.cli.request import RequestCommand, argument, option, part, typed
 from primbench.cli.resuming import check_all_kernels, resuming
-from primbench.cli.study import DEFAULT_SIZES, entries_of_study, refuse_beside_resume, shared_options
+from primbench.cli.studying import (
+    DEFAULT_SIZES,
+    HowPaired,
+    entries_of_study,
+    lasting,
+    refuse_beside_resume,
+    time_budget,
+)
 from primbench.errors import INTERRUPTED, InvalidRequest
 from primbench.experiments.why.ask import LASTING_S, USUAL_BUDGET_S, in_one_frame, of_records, place_in_words
 from primbench.experiments.why.ingredients import Mixtures
@@ -42,8 +50,9 @@ from primbench.spec.study import IN_TURN, Study
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
+    from primbench.cli.request import Mark
     from primbench.cli.resuming import Begun
     from primbench.experiments.why.inquiry import Asking
     from primbench.experiments.why.rounds import Purpose
@@ -56,73 +65,107 @@ STAGES: dict[Purpose, str] = {
     "repeat": "proving again",
 }
 
-OF_A_CASE = (
-    "primitives", "sizes", "backends", "device", "cache", "max_noise", "min_time", "max_time", "pairing",
-)  # fmt: skip
-"""Options that a case which a file has does without."""
+_PLACE = parsed("place", lambda text: place_in_words(text, arm_in_words))
 
 
-def _run(fast: Arm | str | None, slow: Arm | str | None, **values: Any) -> None:
-    if values["resume"] is not None:
+@dataclass(frozen=True, kw_only=True)
+class HowAsked(HowPaired):
+    """How the case is measured that is asked about."""
+
+    min_time_s: float | None = lasting(LASTING_S)[0]
+    max_time_s: float | None = lasting(LASTING_S)[1]
+    time_budget_s: float = time_budget("Answer after so long with what is known by then.", USUAL_BUDGET_S)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskWhy:
+    """Why one place is slower than another. fast, slow: arms, or results files of such."""
+
+    fast: Arm | str | None = argument(
+        required=False, type=_PLACE, metavar="FAST|STUDY.jsonl", shell_complete=complete_arm
+    )
+    slow: Arm | str | None = argument(required=False, type=_PLACE, metavar="SLOW", shell_complete=complete_arm)
+    primitives: tuple[str, ...] = primitives_option(and_options=True, marks=("begun", "which"))
+    sizes: str | None = option(
+        "--sizes", group="Problem", metavar="NAME|FILE.toml", shell_complete=complete_suite, marks=("begun", "case"),
+        help="Sizes to look at: small, medium, large, or a suite's name or file, such as a captured step. Default: "
+             f"{DEFAULT_SIZES}.")  # fmt: skip
+    own: bool = option(
+        "--own", group="Compare", is_flag=True,
+        help="Results files that are named are yours: what their settings have run is run without being asked about, "
+             "as in CI.")  # fmt: skip
+    replay: bool = option(
+        "--replay", group="Compare", is_flag=True,
+        help="With --resume of a file that all is asked of: measure what is proven in it once more, in fresh pairs, "
+             "and say whether it is there again.")  # fmt: skip
+    where: OnDevice = part(OnDevice)
+    how: HowAsked = part(HowAsked)
+    record: Resumable = part(Resumable)
+    exports: Exports = part(Exports)
+
+
+def _run(asked: AskWhy) -> None:
+    if asked.record.resume is not None:
         refuse_beside_resume()
-    elif values["replay"]:
+    elif asked.replay:
         raise InvalidRequest("--replay: of which file? primbench why --resume why.jsonl --replay")
-    with resuming(values["resume"]) as begun:
-        study = _gone_on_with(begun.held, fast, slow, values) if begun else _asked(fast, slow, values)
-        check_outputs(values)
-        _carry_out(study, begun, values)
+    with resuming(asked.record.resume) as begun:
+        study = _gone_on_with(begun.held, asked.record.resume or "", asked) if begun else _asked(asked)
+        check_outputs(asked.exports, record=asked.record)
+        _carry_out(study, begun, asked)
 
 
-def _asked(fast: Arm | str | None, slow: Arm | str | None, values: Mapping[str, Any]) -> Study:
+def _asked(asked: AskWhy) -> Study:
     """Raises InvalidRequest where no two places are named, nor a study of such, or no cases."""
+    fast, slow = asked.fast, asked.slow
     if isinstance(fast, str) and slow is None:
-        return _of_study(fast, values)
+        return _of_study(fast, asked)
     if fast is None or slow is None:
         raise InvalidRequest("two places are asked about, the faster one first, as in: primbench why host podman")
     if fast == slow:
         raise InvalidRequest("FAST and SLOW are the same place: no setting is different: nothing to ask")
     if isinstance(fast, Arm) and isinstance(slow, Arm):
-        return _of_arms([fast, slow], values)
-    return _of_records([fast, slow], values)
+        return _of_arms([fast, slow], asked)
+    return _of_records([fast, slow], asked)
 
 
-def _of_arms(arms: list[Arm], values: Mapping[str, Any]) -> Study:
+def _of_arms(arms: list[Arm], asked: AskWhy) -> Study:
     import primbench.suites as suites
 
-    if not (values["primitives"] or values["sizes"]):
+    if not (asked.primitives or asked.sizes):
         raise InvalidRequest("of which case? --primitive launch, or --primitive 'gemm -m 64 -n 64 -k 64'")
-    source = values["sizes"] or DEFAULT_SIZES
+    source = asked.sizes or DEFAULT_SIZES
     said = suites.study(source)
-    values = {**values, "backends": values["backends"] or said.backends}
-    placement = Placement(threads=threads_of(values, [said.captured]))
-    design = design_of(values, said, placement, lasting_s=LASTING_S)
-    return in_one_frame(study_of(arms, entries_of_study(source, values["primitives"]), design))
+    how = but(asked.how, backends=asked.how.backends or said.backends)
+    placement = Placement(threads=threads_of([said.captured]))
+    design = design_of(asked.where, how, said, placement=placement, lasting_s=LASTING_S)
+    return in_one_frame(study_of(arms, entries_of_study(source, asked.primitives), design))
 
 
-def _of_study(path: str, values: Mapping[str, Any]) -> Study:
+def _of_study(path: str, asked: AskWhy) -> Study:
     """Of the case of a study in which two of its places differ most. Raises InvalidRequest, and FileError."""
-    _refuse(path, OF_A_CASE)
+    _refuse(path, "case", "which")
     held = results_file.read(path)
     fast, slow, case = worst(path, held)
     again = ["why", in_full(fast), in_full(slow), *options_of(case)]
     check_all_kernels([path], held.header.kernels)
-    if not values["own"]:
+    if not asked.own:
         check_own(path, [fast, slow], (), again)
-    if not values["quiet"]:
+    if not asked.record.quiet:
         say(printable(f"{path}: {name_of(case)}, in {slow.name} beside {fast.name}"), err=True)
-    return in_one_frame(_study([fast, slow], case, values))
+    return in_one_frame(_study([fast, slow], case, asked))
 
 
-def _study(arms: list[Arm], case: Case, values: Mapping[str, Any], **fields: Any) -> Study:
-    return Study(arms=arms, cases=[case], pairs=LOOK_PAIRS, seed=values["seed"], pairing=IN_TURN, **fields)
+def _study(arms: list[Arm], case: Case, asked: AskWhy) -> Study:
+    return Study(arms=arms, cases=[case], pairs=LOOK_PAIRS, seed=asked.how.seed or 0, pairing=IN_TURN)
 
 
-def _of_records(named: Sequence[Arm | str], values: Mapping[str, Any]) -> Study:
+def _of_records(named: Sequence[Arm | str], asked: AskWhy) -> Study:
     """Of two places, one of which at least was recorded, and is settings here. Raises InvalidRequest, and FileError."""
     for path in (each for each in named if isinstance(each, str)):
-        _refuse(path, OF_A_CASE[1:])
-    study = of_records(named, values["primitives"], values["seed"], partial(_admit, own=values["own"]))
-    for note in study.notes * (not values["quiet"]):
+        _refuse(path, "case")
+    study = of_records(named, asked.primitives, asked.how.seed or 0, partial(_admit, own=asked.own))
+    for note in study.notes * (not asked.record.quiet):
         say(printable(note), err=True)
     return in_one_frame(study)
 
@@ -133,47 +176,46 @@ def _admit(path: str, held: Results, arm: Arm, again: Sequence[str], *, own: boo
         check_own(path, [arm], (), again)
 
 
-def _refuse(path: str, options: Collection[str]) -> None:
-    """Raises InvalidRequest where one of them is typed beside a file that says the same."""
-    for option in click.get_current_context().command.params:
-        if option.name in options and is_typed(option.name):
-            raise InvalidRequest(f"{option.opts[0]} and {path}: the case is measured as it was there: leave it out")
+def _refuse(path: str, *marks: Mark) -> None:
+    """Raises InvalidRequest where an option of these is typed beside a file that says the same."""
+    for word in typed(*marks):
+        raise InvalidRequest(f"{word} and {path}: the case is measured as it was there: leave it out")
 
 
-def _gone_on_with(held: Results, fast: Arm | str | None, slow: Arm | str | None, values: Mapping[str, Any]) -> Study:
+def _gone_on_with(held: Results, path: str, asked: AskWhy) -> Study:
     """Raises InvalidRequest where the file is of something else, or of other places than are named."""
     study = held.header.study
     if study is None or not study.why:
-        raise InvalidRequest(f"{values['resume']}: not of `primbench why`: go on with the command that began it")
-    check_all_kernels(["--resume", values["resume"]], held.header.kernels)
-    named = [each for each in (fast, slow) if isinstance(each, Arm)]
-    if named or not values["own"]:
-        check_own(values["resume"], study.arms[2:] or study.arms, named)
+        raise InvalidRequest(f"{path}: not of `primbench why`: go on with the command that began it")
+    check_all_kernels(["--resume", path], held.header.kernels)
+    named = [each for each in (asked.fast, asked.slow) if isinstance(each, Arm)]
+    if named or not asked.own:
+        check_own(path, study.arms[2:] or study.arms, named)
     return study
 
 
-def _carry_out(study: Study, begun: Begun | None, values: Mapping[str, Any]) -> None:
+def _carry_out(study: Study, begun: Begun | None, asked: AskWhy) -> None:
     """Exit 1 where the second place is slower for certain, or that could not be told; 130 or 143 when interrupted."""
     mixtures = Mixtures(*study.arms[:2])
-    first = replace(header(sys.argv, dict(values["labels"])), study=study)
+    first = replace(header(sys.argv, dict(asked.record.labels)), study=study)
     found = begun.held if begun else Results(header=first, workers=[], records=[])
-    ends_s = time.monotonic() + values["time_budget"]
-    tell = partial(_tell, mixtures) if not values["quiet"] else _tell_nothing
-    with writing(values, begun, found.header) as writer, signals_unwind():
+    ends_s = time.monotonic() + asked.how.time_budget_s
+    tell = partial(_tell, mixtures) if not asked.record.quiet else _tell_nothing
+    with writing(asked.record, begun, found.header, overwrite=asked.exports.overwrite) as writer, signals_unwind():
         measuring = Measuring(
             study=study,
             mixtures=mixtures,
             found=found,
             writer=writer,
-            timeout_s=values["timeout"],
-            verbose=values["verbose"],
+            timeout_s=asked.how.timeout_s,
+            verbose=asked.record.verbose,
             tell=lambda words: say(printable(words), err=True),
             ends_s=ends_s,
         )
         inquiry, ended = inquire(measuring, tell)
-        if values["replay"] and ended is None:
+        if asked.replay and ended is None:
             inquiry = replayed(inquiry, measuring)
-    publish(words.document(inquiry), lambda: words.text(inquiry), values)
+    publish(words.document(inquiry), lambda: words.text(inquiry), asked.exports)
     if ended is not None:
         sys.exit(ended.code if isinstance(ended, SystemExit) else INTERRUPTED)
     if not words.is_not_slower(inquiry):
@@ -198,37 +240,10 @@ def _tell_nothing(asking: Asking) -> None:
     pass
 
 
-def _shared() -> Iterator[click.Option]:
-    for option in shared_options(LASTING_S):
-        if option.name == "time_budget":
-            yield grouped("Measure", "--time-budget", type=TIMEOUT, metavar="DURATION", default=f"{USUAL_BUDGET_S:g}s",
-                          show_default=True, help="Answer after so long with what is known by then.")  # fmt: skip
-        elif option.name != "trace":
-            yield option
-
-
-_PLACE = parsed("place", lambda text: place_in_words(text, arm_in_words))
-command = GroupedCommand(
+command = RequestCommand(
     "why",
-    callback=_run,
-    params=[
-        *(
-            click.Argument([name], required=False, type=_PLACE, metavar=metavar,
-                           shell_complete=complete_arm)
-            for name, metavar in (("fast", "FAST|STUDY.jsonl"), ("slow", "SLOW"))
-        ),
-        primitives_option(and_options=True),
-        grouped("Problem", "--sizes", metavar="NAME|FILE.toml", shell_complete=complete_suite,
-                help="Sizes to look at: small, medium, large, or a suite's name or file, such as a captured step. "
-                     f"Default: {DEFAULT_SIZES}."),
-        grouped("Compare", "--own", is_flag=True,
-                help="Results files that are named are yours: what their settings have run is run without being asked "
-                     "about, as in CI."),
-        grouped("Compare", "--replay", is_flag=True,
-                help="With --resume of a file that all is asked of: measure what is proven in it once more, in fresh "
-                     "pairs, and say whether it is there again."),
-        *_shared(),
-    ],
+    AskWhy,
+    _run,
     help="Find the settings that make one place slower than another, and prove it.\n\n"
          "FAST and SLOW are arms, as `primbench study` takes them. Of all that they differ in some is put into "
          "the fast place at a time, in fresh processes that take turns, until it is known what makes SLOW slow. "

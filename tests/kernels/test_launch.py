@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from primbench import Method, measure, setup
-from primbench.cli.problem import entries_of
+from primbench.cli.problem import Sized, entries_of
 from primbench.errors import InvalidRequest, PrimbenchError, UnsupportedCase
 from primbench.kernels.launch._cuda import cuda_step, parameters
 from primbench.kernels.launch._driver import ptx
@@ -178,8 +178,7 @@ def test_a_graph_of_another_number_of_nodes_fails() -> None:
 
 
 def asked_for(**given: tuple[Any, ...]) -> list[Any]:
-    values: dict[str, Any] = {"sizes": None, "call": (), "parameter_bytes": (), "nodes": (), "seal": ()} | given
-    return [problem for problem, _ in entries_of(Launch, values)]
+    return [problem for problem, _ in entries_of(Launch, Sized(given=given))]
 
 
 def test_options_alone_make_a_problem_and_nothing_at_all_the_medium_set() -> None:

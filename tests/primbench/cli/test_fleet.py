@@ -134,7 +134,7 @@ def test_a_node_that_does_not_come_costs_its_own_links(
     for name, value in variables_of(0, of=2).items():
         monkeypatch.setenv(name, value)
     # To which the time-out of two more cases is added.
-    monkeypatch.setattr("primbench.cli.member._patience_s", lambda values: 4.0 - 2 * values["timeout"])
+    monkeypatch.setattr("primbench.cli.member._patience_s", lambda how: 4.0 - 2 * how.timeout_s)
     result = invoke(*TINY, *BRIEF, "--timeout", "20s", "--links", 5, "--fleet", tmp_path)
     assert 0 == result.exit_code
     assert "n0: node 1 did not come: it died, or was stopped\n" in result.stderr

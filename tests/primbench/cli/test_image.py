@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from primbench.cli.image import build
+from primbench.cli.image import command
 from primbench.runtimes.images.build import builders
 
 if TYPE_CHECKING:
@@ -42,6 +42,6 @@ def test_requests_that_cannot_be_met_are_refused_before_anything_is_built(
 
 
 def test_every_runtime_that_builds_may_be_asked_for() -> None:
-    (option,) = [each for each in build.params if each.name == "runtime"]
+    (option,) = [each for each in command.commands["build"].params if each.name == "runtime"]
     assert isinstance(option.type, click.Choice)
     assert list(builders()) == list(option.type.choices)

@@ -1,0 +1,173 @@
+"""A command's request: a frozen dataclass, of whose fields its options, its help and its page in the docs are made.
+
+A field is an option, an argument, a part with fields of its own, or several options that what is installed tells.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+
+import click
+
+from primbench.cli.as_typed import as_option, as_options, by_name
+from primbench.errors import BackendUnavailable, InvalidField, PlacementError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+Request = TypeVar("Request")
+Mark = Literal["alone", "begun", "case", "which", "script", "model"]
+"""What an option says. alone: of measuring in one place, which means nothing where several are compared. begun: what a
+results file keeps, and going on with it does not take anew. case: how a case is measured, which a file has. which:
+which cases. script, model: of the one or the other that a step is taken of."""
+
+
+class _Marked:
+    marks: frozenset[Mark]
+
+
+class RequestOption(_Marked, click.Option):
+    """An option that --help lists under a heading."""
+
+    def __init__(self, *args: Any, group: str, marks: Sequence[Mark] = (), **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.group, self.marks = group, frozenset(marks)
+
+
+class RequestArgument(_Marked, click.Argument):
+    """A word without an option before it."""
+
+    def __init__(self, *args: Any, marks: Sequence[Mark] = (), **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.marks = frozenset(marks)
+
+
+class _Words(NamedTuple):
+    """How a field is typed: its parameters, and its value of theirs."""
+
+    parameters: Callable[[str], Sequence[click.Parameter]]
+    value: Callable[[str, Mapping[str, Any]], Any]
+
+
+def option(*flags: str, group: str = "Options", default: Any = None, **attributes: Any) -> Any:
+    """A field that is an option of click, with its attributes and the marks that it has.
+
+    default: as the field holds it; None where nothing is asked for. A flag is False, and what is repeatable is ().
+    """
+    if attributes.get("is_flag"):
+        default = bool(default)
+    if attributes.get("multiple"):
+        default = () if default is None else default
+    elif not attributes.get("required"):
+        attributes["default"] = default
+
+    def made(name: str) -> Sequence[click.Parameter]:
+        return [RequestOption([*flags, name], group=group, **attributes)]
+
+    return _field(_Words(made, _own), default)
+
+
+def argument(**attributes: Any) -> Any:
+    """A field that is an argument of click, with its attributes and the marks that it has."""
+
+    def made(name: str) -> Sequence[click.Parameter]:
+        return [RequestArgument([name], **attributes)]
+
+    return _field(_Words(made, _own), () if attributes.get("nargs") == -1 else None)
+
+
+def part(of: type[Any]) -> Any:
+    """A field that is a request of its own, whose options stand in this one's place."""
+    words = _Words(lambda _: [*parameters(of)], lambda _, values: made_of(of, values))
+    return dataclasses.field(default_factory=of, metadata={_Words: words})
+
+
+def several(options: Callable[[], Sequence[click.Parameter]]) -> Any:
+    """A field that is a mapping, of those options that were given: by their names, their values."""
+
+    def given(_: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        names = [str(each.name) for each in options()]
+        return {name: values[name] for name in names if values[name] not in (None, ())}
+
+    return dataclasses.field(default_factory=dict, metadata={_Words: _Words(lambda _: options(), given)})
+
+
+def _own(name: str, values: Mapping[str, Any]) -> Any:
+    return values[name]
+
+
+def _field(words: _Words, default: Any) -> Any:
+    return dataclasses.field(default=default, metadata={_Words: words})
+
+
+def parameters(request: type[Any]) -> Iterator[click.Parameter]:
+    """The options and arguments of a request, in the order of its fields."""
+    for field in dataclasses.fields(request):
+        yield from field.metadata[_Words].parameters(field.name)
+
+
+def made_of(request: type[Request], values: Mapping[str, Any]) -> Request:
+    """The request that click's values mean."""
+    fields = dataclasses.fields(request)  # type: ignore[arg-type]
+    return request(**{field.name: field.metadata[_Words].value(field.name, values) for field in fields})
+
+
+def typed(*marks: Mark) -> list[str]:
+    """What of this command stands on the command line and has one of the marks, as typed; without marks all options."""
+    context = click.get_current_context()
+    found = [each for each in context.command.params if is_typed(str(each.name))]
+    return [
+        each.opts[0] if isinstance(each, click.Option) else each.human_readable_name
+        for each in found
+        if (isinstance(each, _Marked) and each.marks & {*marks} if marks else isinstance(each, click.Option))
+    ]
+
+
+def is_typed(name: str) -> bool:
+    """Whether this command's option stands on the command line."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source not in (click.core.ParameterSource.DEFAULT, click.core.ParameterSource.DEFAULT_MAP)
+
+
+def carrying_out(request: type[Request], run: Callable[[Request], None]) -> Callable[..., None]:
+    """What click calls with the values of the request's options."""
+    return lambda **values: run(made_of(request, values))
+
+
+class RequestCommand(click.Command, Generic[Request]):
+    """Carries out a request. Its options are listed by group, its arguments stand in the usage line.
+
+    Errors name its options, as they are typed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        request: type[Request],
+        run: Callable[[Request], None],
+        help: str,  # noqa: A002 - as click's
+        **attributes: Any,
+    ) -> None:
+        super().__init__(
+            name, callback=carrying_out(request, run), params=[*parameters(request)], help=help, **attributes
+        )
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PlacementError as error:
+            raise PlacementError(error.said(partial(as_option, by_name(self.params)))) from None
+        except (InvalidField, BackendUnavailable) as error:
+            raise type(error)(as_options(str(error), self.params)) from None
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            row = parameter.get_help_record(ctx)
+            if row is not None and isinstance(parameter, click.Option):
+                groups.setdefault(getattr(parameter, "group", "Other"), []).append(row)
+        for heading, rows in groups.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
