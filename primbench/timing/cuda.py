@@ -13,7 +13,17 @@ from primbench.measurement import Measurement, Samples
 from primbench.measurement.readings import GpuReading
 from primbench.timing import gpu_counters
 from primbench.timing.device import MAX_QUEUED, DeviceSampler, chained, device_sampler, event_pair
-from primbench.timing.sampling import MIN_TURNS, TOO_SHORT, Pace, StoppingRule, collect, main_rule, nothing, warm_up
+from primbench.timing.sampling import (
+    FEW_TURNS,
+    MIN_TURNS,
+    TOO_SHORT,
+    Pace,
+    StoppingRule,
+    collect,
+    main_rule,
+    nothing,
+    warm_up,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,8 +42,7 @@ ENQUEUE_CALLS = 64
 ENQUEUE_S = 2e-3  # a batch, so that there are several of calls that take long to launch
 LONG_S = 1e-3  # a call of which one says what several say
 WARM_UP_S = 0.1  # until the power limit of an idle GPU is felt: its power is averaged over as long
-CHUNK_S = 5e-3  # of warm-up, queued at once
-DEVICE_TURNS = 3  # fewer than other metrics have: what slows a CPU is not in it
+CHUNK_S, CHUNKS = 5e-3, 8  # of warm-up, queued at once, and how many at least: six make a drift
 ENERGY_S = 1.0  # the counter moves on every 0.1 s
 
 
@@ -64,13 +73,15 @@ class CudaTimer:
             self._missing["warm_up_drift"] = f"no warm-up: {self._missing['device_s']}"
             return meanwhile()
         pace, method = self._pace, self._method
-        lasting_s = min(WARM_UP_S, method.max_time_s)  # who asks for less has cases close behind each other
+        # Who asks for less has cases close behind each other. Others who begin after this one warm up for it, too.
+        lasting_s = min(WARM_UP_S, method.max_time_s)
+        window_s = 0.0 if pace.others_follow else max(method.min_time_s, lasting_s)
         with ThreadPoolExecutor(1) as thread:
             result = thread.submit(meanwhile)
             self._drift = warm_up(
-                self._asleep(self._device),
+                self._asleep(self._device, min(CHUNK_S, window_s / CHUNKS)),
                 pace.now,
-                window_s=max(method.min_time_s, lasting_s),
+                window_s=window_s,
                 max_time_s=max(method.max_time_s / 2, lasting_s),
                 is_enough=lambda: not any(pace.slowest([float(not result.done())])),
             )
@@ -78,13 +89,13 @@ class CudaTimer:
                 self._missing["warm_up_drift"] = TOO_SHORT
             return result.result()
 
-    def _asleep(self, device: DeviceSampler) -> Take:
-        """Samples of some ms, the next one queued ahead, during which this thread sleeps.
+    def _asleep(self, device: DeviceSampler, sample_s: float) -> Take:
+        """Samples of at least as long, the next one queued ahead, during which this thread sleeps.
 
         A BLAS that has all CPUs would wait for the one on which it spun.
         """
         stream, pace = self._backend.stream_handle, self._pace
-        several = max(1, math.ceil(CHUNK_S / (self._rough_s * device.calls_per_sample)))
+        several = max(1, math.ceil(sample_s / (self._rough_s * device.calls_per_sample)))
 
         def end_of(chunks: int) -> driver.Event:
             for _ in range(chunks * several):
@@ -145,13 +156,12 @@ def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, pace: 
     (before_j, reason), start = _energy_j(backend.device, method, pace), pace.clock()
     device_s = collect(
         sampler.take,
-        main_rule(method),
+        main_rule(method, FEW_TURNS if sampler.leads_in else MIN_TURNS),
         pace,
         calls_per_sample=sampler.calls_per_sample,
         taken_by=sampler.taken_by,
         metric="device_s",
         uncounted=nothing if sampler.leads_in else None,
-        least_turns=DEVICE_TURNS if sampler.leads_in else MIN_TURNS,
     )
     (after_j, _), energy_time_s = _energy_j(backend.device, method, pace), (pace.clock() - start) / 1e9
     gpu = _load(backend, sampler, device_s.median_s)

@@ -36,6 +36,7 @@ HALVES_AGREE = 0.01
 REPEATS = 0.001  # a tenth of the least margin: processes differ by more
 SECONDARY_MIN_SHARE, SECONDARY_MAX_SHARE = 0.03, 0.01  # of min_time_s and max_time_s: 3 to 20 ms
 MIN_TURNS = 6  # of a metric, where processes take turns; of fewer, one in which the machine was slower counts too much
+FEW_TURNS = 3  # of one by which nothing is judged, or in which is nothing that slows a CPU
 TAIL_SAMPLES = 10_000  # ten of them lie beyond p99.9
 TAIL_TIMES = 2.5  # times min_time_s, in which there is time for TAIL_SAMPLES of 25 us
 
@@ -45,7 +46,8 @@ class StoppingRule:
     """When to stop: quiet and steady after ``min_time_s``, or ``max_time_s``; below 6 samples only after ``hard_s``.
 
     max_samples: so many are enough whatever they say. repeats: samples that are as quiet and steady as this are enough
-    before ``min_time_s``, too: 0 where that is not to be.
+    before ``min_time_s``, too: 0 where that is not to be. least_turns: that a metric has of each process, where
+    processes take turns, unless they take longer than ``hard_s``.
     """
 
     max_noise: float
@@ -54,6 +56,7 @@ class StoppingRule:
     max_samples: float = math.inf
     hard_s: float = math.inf
     repeats: float = 0.0
+    least_turns: int = MIN_TURNS
 
     def most_noise(self, spent_s: float) -> float:
         """Of samples that are enough by now; 0 where none are."""
@@ -72,6 +75,7 @@ class Pace:
         self.loop: Loop | None = Loop()
         self.queue = Queue()
         self.has_others = False  # processes that take turns with this one
+        self.others_follow = False  # and begin after it, before any of them samples
         self.phases = Phases(self.own)
 
     def __call__(self) -> int:
@@ -105,11 +109,8 @@ class Pace:
         """The rule, or another one where a study has found out how long this metric is worth sampling."""
         return rule
 
-    def meet(self, uncounted: Callable[[], object], least_turns: int, hard_s: float = math.inf) -> None:
-        """Before a metric: wait until all processes that take turns are there; alone, go on at once.
-
-        least_turns: that the metric has of each process, unless they take longer than hard_s.
-        """
+    def meet(self, uncounted: Callable[[], object], rule: StoppingRule) -> None:
+        """Before a metric: wait until all processes that take turns are there; alone, go on at once."""
 
     def is_over(self, stopped: Stopped | None, uncounted: Callable[[], object]) -> bool:
         """Whether sampling ends here. stopped: what would end it, were this process alone.
@@ -130,10 +131,17 @@ class Pace:
         return in_step
 
 
-def main_rule(method: Method) -> StoppingRule:
+def main_rule(method: Method, least_turns: int = MIN_TURNS) -> StoppingRule:
     """Where intervals are over processes, a process that repeats within REPEATS tells by six samples what it can."""
     repeats = REPEATS if method.unit == "process" else 0.0
-    return StoppingRule(method.max_noise, method.min_time_s, method.max_time_s, hard_s=_hard_s(method), repeats=repeats)
+    return StoppingRule(
+        method.max_noise,
+        method.min_time_s,
+        method.max_time_s,
+        hard_s=_hard_s(method),
+        repeats=repeats,
+        least_turns=least_turns,
+    )
 
 
 def secondary_rule(method: Method) -> StoppingRule:
@@ -143,6 +151,7 @@ def secondary_rule(method: Method) -> StoppingRule:
         min(method.min_time_s * SECONDARY_MIN_SHARE, method.max_time_s * SECONDARY_MAX_SHARE),
         method.max_time_s * SECONDARY_MAX_SHARE,
         hard_s=_hard_s(method),
+        least_turns=FEW_TURNS,
     )
 
 
@@ -206,7 +215,6 @@ def collect(
     metric: str = "",
     loop: Loop | None = None,
     uncounted: Callable[[], object] | None = None,
-    least_turns: int = MIN_TURNS,
 ) -> Samples:
     """Sample until the rule says stop; every sample is kept.
 
@@ -214,12 +222,12 @@ def collect(
     that of the phase which ends here.
 
     loop: tells beside each sample how fast the CPU is; for times in which the host has a part. uncounted: what is
-    called at the beginning of a turn, where not ``take``. least_turns: where processes take turns.
+    called at the beginning of a turn, where not ``take``.
     """
     samples: list[float] = []
     rule = pace.shared(metric, rule)
     with ReadBetween(loop, pace.queue) as beside:
-        pace.meet(uncounted or take, least_turns, rule.hard_s)
+        pace.meet(uncounted or take, rule)
         start, look_at = pace.now(), MIN_SAMPLES
         stopped: Stopped | None = None
         is_over = False

@@ -45,12 +45,15 @@ class InTurn(Pace):
         cpu: int | None = None,
         clock: Clock = CLOCK,
         *,
+        others_follow: bool = False,
         shares_s: Mapping[str, float] | None = None,
     ) -> None:
-        """cpu: that all processes are to call from; None is any. shares_s: how long metrics are worth sampling."""
+        """cpu: that all processes are to call from; None is any. others_follow: whether more of them begin after this
+        one, before any samples. shares_s: how long metrics are worth sampling.
+        """
         self._waited_ns = self._uncounted_ns = 0
         super().__init__(clock)
-        self.has_others = True
+        self.has_others, self.others_follow = True, others_follow
         self._cpu = cpu
         self._shares_s = dict(shares_s or {})
         self._turn_ns = TURN_NS
@@ -78,12 +81,12 @@ class InTurn(Pace):
         lasting_s = min(share_s, rule.max_time_s)
         return replace(rule, min_time_s=lasting_s, max_time_s=lasting_s)
 
-    def meet(self, uncounted: Callable[[], object], least_turns: int, hard_s: float = math.inf) -> None:
+    def meet(self, uncounted: Callable[[], object], rule: StoppingRule) -> None:
         while not self._wait(done=True):
             pass
-        self._turn_ns, self._of_metric, self._least_turns = TURN_NS, 1, least_turns
+        self._turn_ns, self._of_metric, self._least_turns = TURN_NS, 1, rule.least_turns
         self._call_uncounted(uncounted)
-        self._hard_ns = self.now() + hard_s * 1e9
+        self._hard_ns = self.now() + rule.hard_s * 1e9
 
     def is_over(self, stopped: Stopped | None, uncounted: Callable[[], object]) -> bool:
         now = self.moment()

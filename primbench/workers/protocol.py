@@ -24,7 +24,7 @@ from primbench.spec.placement import Placement
 from primbench.system.said import in_short
 from primbench.timing.references import NOTHING_KNOWN, KnownOfCase
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 
 WorkerPurpose = Literal["time", "trace", "neighbour"]
 
@@ -92,12 +92,14 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Task(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """in_turn: with workers of other arms that time the same case. cpu: on which all of them call; None for any.
 
-    shares_s: metric -> how long each samples it. known: of its check.
+    others_follow: whether more of them begin after this one, before any of them samples. shares_s: metric -> how long
+    each samples it. known: of its check.
     """
 
     case: Case
     in_turn: bool = False
     cpu: int | None = None
+    others_follow: bool = False
     shares_s: dict[str, float] = {}
     known: KnownOfCase = NOTHING_KNOWN
 

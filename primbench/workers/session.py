@@ -154,7 +154,15 @@ class Session:
         share_s = (time.monotonic() - clock) / len(cases)
         running = [(self._running[case.arm, "time"], case) for case in cases]
         tasks = [
-            Task(case=case, in_turn=True, cpu=cpu, shares_s=shares_s, known=self._checked.of(case)) for case in cases
+            Task(
+                case=case,
+                in_turn=True,
+                cpu=cpu,
+                others_follow=case is not cases[-1],
+                shares_s=shares_s,
+                known=self._checked.of(case),
+            )
+            for case in cases
         ]
         workers = [each.worker for each, _ in running]
         ended = take_turns([*zip(workers, tasks, strict=True)], self._timeout_s)

@@ -259,7 +259,9 @@ def turns_of(task: Task, group: Group, give_away: GiveAway | None) -> InTurn | N
         return None
     if group.size > 1:
         return LockstepInTurn(group, give_away, shares_s=task.shares_s)
-    return InTurn(give_away, task.cpu, shares_s=task.shares_s) if give_away else None
+    if give_away is None:
+        return None
+    return InTurn(give_away, task.cpu, others_follow=task.others_follow, shares_s=task.shares_s)
 
 
 def run(

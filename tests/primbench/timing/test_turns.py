@@ -6,13 +6,14 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import pytest
 
 from primbench.measurement import Samples
 from primbench.timing import cpu_probe, host_counters
 from primbench.timing.calls import CallLoop
-from primbench.timing.sampling import MIN_SAMPLES, MIN_TURNS, StoppingRule, collect, warm_up
+from primbench.timing.sampling import FEW_TURNS, MIN_SAMPLES, MIN_TURNS, StoppingRule, collect, warm_up
 from primbench.timing.turns import LONG_NS, TURN_NS, UNCOUNTED_NS, InTurn
 
 OTHERS_NS = 7_000_000  # what a turn of the others takes
@@ -93,7 +94,7 @@ def test_the_clock_of_a_process_stands_still_while_others_have_their_turn() -> N
     others = Others(done_after=4)
     pace = InTurn(others.give_away, clock=others.clock)
     before = pace.own()
-    pace.meet(taker(others, 100_000, []), MIN_TURNS)
+    pace.meet(taker(others, 100_000, []), QUICK)
     assert before == pace.own() == pace.now()
     assert 5 * [True] == others.said, "it has nothing to do until all are there"
 
@@ -114,14 +115,13 @@ def test_calls_that_are_long_need_none_ahead_of_them_and_have_six_turns_as_well(
     assert LONG_NS / 1e9 == pace.turns().uncounted_s, "those of the first turn, before it is known"
 
 
-def test_what_the_cpu_has_no_part_in_may_have_fewer_turns() -> None:
+def test_what_nothing_is_judged_by_may_have_fewer_turns() -> None:
     others = Others()
     pace = InTurn(others.give_away, 3, others.clock)
     take = taker(others, 500_000, [])
-    found = collect(
-        take, QUICK, pace, calls_per_sample=1, taken_by="graph", uncounted=taker(others, 100_000, []), least_turns=3
-    )
-    assert 3 * TURN_NS // 500_000 == len(found.samples_s)
+    rule = replace(QUICK, least_turns=FEW_TURNS)
+    found = collect(take, rule, pace, calls_per_sample=1, taken_by="graph", uncounted=taker(others, 100_000, []))
+    assert FEW_TURNS * TURN_NS // 500_000 == len(found.samples_s)
     assert [True, False, False, True] == others.said
 
 
