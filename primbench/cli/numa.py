@@ -60,10 +60,10 @@ class MeasureNodes:
         help="Size of a copy, or of the buffer to load from. "
              "Default: 128 MiB on a GPU, else twice the caches, 64 to 256 MiB.")  # fmt: skip
     seed: int = option(
-        "--seed", group="Measure", type=WholeNumber(0), metavar="N", default=0, show_default=True,
+        "--seed", group="Measure", is_rare=True, type=WholeNumber(0), metavar="N", default=0, show_default=True,
         help="Seed of the inputs and of the order of cells.")  # fmt: skip
     timeout_s: float = option(
-        "--timeout", group="Measure", type=TIMEOUT, default=DEFAULT_TIMEOUT_S,
+        "--timeout", group="Measure", is_rare=True, type=TIMEOUT, default=DEFAULT_TIMEOUT_S,
         help=f"Give up a case after so long. Default: {DEFAULT_TIMEOUT_S:g}s.")  # fmt: skip
     record: Recorded = part(Recorded)
     json: str | None = json_option("the matrices as one JSON document")

@@ -61,19 +61,29 @@ class Where(OnDevice):
     """The device, CPUs and memory of cases, as spec.placement.Placement has them."""
 
     numa_node: int | Literal["auto"] | None = option(
-        "--numa-node", group="Where", type=NODE, metavar="N|auto|none",
+        "--numa-node", group="Where", is_rare=True, type=NODE, metavar="N|auto|none",
         help="Bind CPUs and memory to a node; auto is the device's. Default: none.")  # fmt: skip
     cpu_node: int | None = option(
-        "--cpu-node", group="Where", type=WholeNumber(0), metavar="N", help="Run on the CPUs of this node only."
+        "--cpu-node",
+        group="Where",
+        is_rare=True,
+        type=WholeNumber(0),
+        metavar="N",
+        help="Run on the CPUs of this node only.",
     )
     cpu_kind: str | None = option(
-        "--cpu-kind", group="Where", metavar="NAME",
+        "--cpu-kind", group="Where", is_rare=True, metavar="NAME",
         help="Run on CPUs of this kind only: performance, efficiency, ...")  # fmt: skip
     mem_nodes: tuple[int, ...] | None = option(
-        "--mem-node", group="Where", type=NODES, metavar="LIST", help="Take memory from these nodes, as in 0 or 0,1."
+        "--mem-node",
+        group="Where",
+        is_rare=True,
+        type=NODES,
+        metavar="LIST",
+        help="Take memory from these nodes, as in 0 or 0,1.",
     )
     mem_policy: Literal["bind", "preferred", "interleave", "local"] | None = option(
-        "--mem-policy", group="Where", type=click.Choice(["bind", "preferred", "interleave", "local"]),
+        "--mem-policy", group="Where", is_rare=True, type=click.Choice(["bind", "preferred", "interleave", "local"]),
         help="How memory is taken from the nodes; local is by first touch. Default: bind.")  # fmt: skip
     cpus: tuple[int, ...] | None = option(
         "--cpus", group="Where", type=CPUS, metavar="LIST", help="Run on these CPUs only, as in 0-3,8."
@@ -85,7 +95,7 @@ class Where(OnDevice):
 
 def min_time(default: str) -> Any:
     """default: how long it is without the option, in words."""
-    return option("--min-time", group="Measure", type=DURATION, marks=("begun", "case"),
+    return option("--min-time", group="Measure", is_rare=True, type=DURATION, marks=("begun", "case"),
                   help=f"Sample the main metric at least so long. Default: {default}.")  # fmt: skip
 
 
@@ -108,22 +118,22 @@ class How:
         help="cold rotates among inputs that exceed twice the last-level cache. Default: hot, but cold for parts of a "
              "step where the step leaves their data in no cache.")  # fmt: skip
     max_noise: float | None = option(
-        "--max-noise", group="Measure", type=NOISE, metavar="PERCENT", marks=("begun", "case"),
+        "--max-noise", group="Measure", is_rare=True, type=NOISE, metavar="PERCENT", marks=("begun", "case"),
         help="Stop when the median is known this well (95 % interval, half-width). Default: "
              f"{units.format_percent(DEFAULT_MAX_NOISE)}.")  # fmt: skip
     min_time_s: float | None = min_time(f"{DEFAULT_MIN_TIME_S:g}s")
     max_time_s: float | None = max_time(f"{DEFAULT_MAX_TIME_S:g}s")
     seed: int | None = option(
-        "--seed", group="Measure", type=WholeNumber(0), metavar="N", marks=("begun",),
+        "--seed", group="Measure", is_rare=True, type=WholeNumber(0), metavar="N", marks=("begun",),
         help="Seed of the random inputs. Default: 0.")  # fmt: skip
     check: bool = option(
-        "--check/--no-check", group="Measure", default=True, show_default=True, marks=("begun",),
+        "--check/--no-check", group="Measure", is_rare=True, default=True, show_default=True, marks=("begun",),
         help="Compare with a float64 reference before timing.")  # fmt: skip
     trace: bool = option(
-        "--trace", group="Measure", is_flag=True,
+        "--trace", group="Measure", is_rare=True, is_flag=True,
         help="Also log the GPU's own kernel times, in a separate process.")  # fmt: skip
     timeout_s: float = option(
-        "--timeout", group="Measure", type=TIMEOUT, default=DEFAULT_TIMEOUT_S,
+        "--timeout", group="Measure", is_rare=True, type=TIMEOUT, default=DEFAULT_TIMEOUT_S,
         help=f"Give up a case after so long. Default: {DEFAULT_TIMEOUT_S:g}s.")  # fmt: skip
     time_budget_s: float | None = option(
         "--time-budget", group="Measure", type=TIMEOUT, metavar="DURATION",
@@ -136,16 +146,17 @@ class HowHere(How):
     """How cases are measured in one place."""
 
     roof: bool = option(
-        "--roof", group="Measure", is_flag=True, marks=("alone",),
+        "--roof", group="Measure", is_rare=True, is_flag=True, marks=("alone",),
         help="Measure first what bounds these cases on the device, and show their share of it.")  # fmt: skip
     over_time: bool = option(
-        "--over-time", group="Measure", is_flag=True, marks=("alone",),
+        "--over-time", group="Measure", is_rare=True, is_flag=True, marks=("alone",),
         help="Also sample memory and the GPU's use while a case runs; 'primbench show' draws it.")  # fmt: skip
     dry_run: bool = option(
         "--dry-run", group="Measure", is_flag=True, marks=("alone",), help="Set up and check every case, time none."
     )
     processes: int = option(
-        "--processes", group="Measure", type=WholeNumber(1, MOST_PROCESSES), metavar="N", default=1, show_default=True,
+        "--processes", group="Measure", is_rare=True, type=WholeNumber(1, MOST_PROCESSES),
+        metavar="N", default=1, show_default=True,
         marks=("alone",), help="Repeat everything in so many fresh processes.")  # fmt: skip
 
 
@@ -157,10 +168,12 @@ class Recorded:
         "-o", "--output", group="Output", type=RESULTS_FILE, metavar="FILE.jsonl", marks=("begun",),
         help="Write a new results file, every record as it comes.")  # fmt: skip
     labels: tuple[tuple[str, str], ...] = option(
-        "--label", group="Output", type=LABEL, multiple=True, marks=("begun",),
+        "--label", group="Output", is_rare=True, type=LABEL, multiple=True, marks=("begun",),
         help="Stored in the results file; repeatable.")  # fmt: skip
-    quiet: bool = option("-q", "--quiet", group="Output", is_flag=True, help="Show no progress.")
-    verbose: bool = option("-v", "--verbose", group="Output", is_flag=True, help="Show what workers print.")
+    quiet: bool = option("-q", "--quiet", group="Output", is_rare=True, is_flag=True, help="Show no progress.")
+    verbose: bool = option(
+        "-v", "--verbose", group="Output", is_rare=True, is_flag=True, help="Show what workers print."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +187,7 @@ class Resumable(Recorded):
 
 def overwrite_option() -> Any:
     """Of each request of files whose names are given."""
-    return option("--overwrite", group="Output", is_flag=True, help="Replace files that exist already.")
+    return option("--overwrite", group="Output", is_rare=True, is_flag=True, help="Replace files that exist already.")
 
 
 def json_option(what: str) -> Any:
@@ -185,7 +198,8 @@ def json_option(what: str) -> Any:
 def _export_options() -> list[click.Parameter]:
     """One for each format, such as --csv FILE."""
     return [
-        RequestOption([f"--{name}", name], group="Output", type=FILE, metavar="FILE",
+        RequestOption([f"--{name}", name], group="Output", type=FILE,
+        metavar="FILE", is_rare=getattr(each, "IS_RARE", False),
                       help=f"Write {each.WRITES}; - is stdout.")
         for name, each in written.known().items()
     ]  # fmt: skip
@@ -215,7 +229,7 @@ class TableOptions:
         help="Show other times beside these: of a baseline in .primbench/baselines by its name, of a results file or a "
              'folder of several, of reference:h200, or of published:"NVIDIA V100".')  # fmt: skip
     time_unit: Literal["ns", "us", "ms", "s"] | None = option(
-        "--time-unit", group="Output", type=click.Choice(["ns", "us", "ms", "s"]), marks=("alone",),
+        "--time-unit", group="Output", is_rare=True, type=click.Choice(["ns", "us", "ms", "s"]), marks=("alone",),
         help="One unit for the table's times.")  # fmt: skip
 
 
@@ -233,7 +247,8 @@ class Here:
     how: HowHere = part(HowHere)
     record: Resumable = part(Resumable)
     save_as: str | None = option(
-        "--save-as", group="Output", type=parsed("name", _baseline_name), metavar="NAME", marks=("alone",),
+        "--save-as", group="Output", is_rare=True, type=parsed("name", _baseline_name),
+        metavar="NAME", marks=("alone",),
         help="Once it is done, add this run to the baseline NAME in .primbench/baselines, for --against.")  # fmt: skip
     shown: TableOptions = part(TableOptions)
     exports: Exports = part(Exports)
@@ -249,7 +264,7 @@ def arm_in_words(text: str) -> Arm:
 
 def fail_above(group: str) -> Any:
     return option(
-        "--fail-above", group=group, type=PERCENT, metavar="PERCENT",
+        "--fail-above", group=group, is_rare=True, type=PERCENT, metavar="PERCENT",
         help="Exit with 1, instead of where a case is slower, where a metric is longer for certain by more than this: "
              "the whole 95 % interval of its ratio lies above.")  # fmt: skip
 
@@ -264,7 +279,7 @@ class Versus:
         help="Measure here and in another place, such as podman:cpus=2, interleaved, and compare; repeatable.",
     )  # fmt: skip
     pairs: int | None = option(
-        "--pairs", group="Compare", type=WholeNumber(1, MOST_PROCESSES), metavar="N",
+        "--pairs", group="Compare", is_rare=True, type=WholeNumber(1, MOST_PROCESSES), metavar="N",
         help=f"Fresh processes in each of the two places. Default: {VERSUS_PAIRS}.")  # fmt: skip
     fail_above: float | None = fail_above("Compare")
 
@@ -274,13 +289,13 @@ class Membership:
     """Whether many nodes measure the same cases."""
 
     fleet: str | None = option(
-        "--fleet", group="Fleet", type=FILE, metavar="FOLDER",
+        "--fleet", group="Fleet", is_rare=True, type=FILE, metavar="FOLDER",
         help="Measure this node, or the GPU of each process, for `primbench fleet FOLDER`; srun, torchrun or mpirun "
              "starts it on all.")  # fmt: skip
     one_at_a_time: bool = option(
-        "--one-at-a-time", group="Fleet", is_flag=True,
+        "--one-at-a-time", group="Fleet", is_rare=True, is_flag=True,
         help="Members of the fleet measure in turn, not at the same time.")  # fmt: skip
     links: int | None = option(
-        "--links", group="Fleet", type=WholeNumber(1), metavar="ROUNDS",
+        "--links", group="Fleet", is_rare=True, type=WholeNumber(1), metavar="ROUNDS",
         help="Then measure between nodes, by torch: in each round every node with another one, all at once.",
     )  # fmt: skip

@@ -29,11 +29,13 @@ class _Marked:
 
 
 class RequestOption(_Marked, click.Option):
-    """An option that --help lists under a heading."""
+    """An option that --help lists under a heading, or, where few people use it, --help-all alone."""
 
-    def __init__(self, *args: Any, group: str, marks: Sequence[Mark] = (), **attributes: Any) -> None:
+    def __init__(
+        self, *args: Any, group: str, is_rare: bool = False, marks: Sequence[Mark] = (), **attributes: Any
+    ) -> None:
         super().__init__(*args, **attributes)
-        self.group, self.marks = group, frozenset(marks)
+        self.group, self.is_rare, self.marks = group, is_rare, frozenset(marks)
 
 
 class RequestArgument(_Marked, click.Argument):
@@ -52,7 +54,7 @@ class _Words(NamedTuple):
 
 
 def option(*flags: str, group: str = "Options", default: Any = None, **attributes: Any) -> Any:
-    """A field that is an option of click, with its attributes and the marks that it has.
+    """A field that is an option of click, with its attributes, the marks that it has, and whether few people use it.
 
     default: as the field holds it; None where nothing is asked for. A flag is False, and what is repeatable is ().
     """
@@ -162,12 +164,35 @@ class RequestCommand(click.Command, Generic[Request]):
         except (InvalidField, BackendUnavailable) as error:
             raise type(error)(as_options(str(error), self.params)) from None
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        more = [HELP_ALL] if any(map(_is_rare, self.params)) else []
+        return [*super().get_params(ctx), *more]
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            row = parameter.get_help_record(ctx)
+            row = None if _is_rare(parameter) and not ctx.meta.get(ALL) else parameter.get_help_record(ctx)
             if row is not None and isinstance(parameter, click.Option):
                 groups.setdefault(getattr(parameter, "group", "Other"), []).append(row)
         for heading, rows in groups.items():
             with formatter.section(heading):
                 formatter.write_dl(rows)
+
+
+def _is_rare(parameter: click.Parameter) -> bool:
+    return isinstance(parameter, RequestOption) and parameter.is_rare
+
+
+def _show_all(ctx: click.Context, option: click.Parameter, is_asked: bool) -> None:  # noqa: FBT001 - by click
+    if is_asked and not ctx.resilient_parsing:
+        ctx.meta[ALL] = True
+        click.echo(ctx.get_help())
+        ctx.exit()
+
+
+ALL = f"{__name__}.all"
+"""Of a context, whether its help lists all options."""
+HELP_ALL = click.Option(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all,
+    help="The same with all options there are.",
+)  # fmt: skip

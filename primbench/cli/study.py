@@ -61,14 +61,15 @@ class CompareArms:
              "ssh:HOST,runtime=podman, slurm:NODE, k8s:IMAGE; the first is the baseline; repeatable. "
              "`primbench arms` tells which there are. Default: those of the suite.")  # fmt: skip
     beside: Neighbour | None = option(
-        "--beside", group="Compare", type=parsed("words", neighbour_in_words), metavar="WORDS", marks=("begun",),
+        "--beside", group="Compare", is_rare=True, type=parsed("words", neighbour_in_words),
+        metavar="WORDS", marks=("begun",),
         help='Each arm once more, with a neighbour: another process that does this over and over, such as '
              '"model alexnet". Without --arm: the host alone, and beside it.')  # fmt: skip
     itself: bool = option(
         "--self", group="Compare", is_flag=True, marks=("begun",),
         help="Add the first arm once more: what differs between these two is noise.")  # fmt: skip
     other_builds: bool = option(
-        "--other-builds", group="Compare", is_flag=True, marks=("begun",),
+        "--other-builds", group="Compare", is_rare=True, is_flag=True, marks=("begun",),
         help="Run arms whose framework is another build than the baseline's, too: a stack effect.")  # fmt: skip
     pairs: int | None = pairs_option(
         f"{DEFAULT_PAIRS}, or at most {MOST_UNTIL} where the study is to end by itself. "
@@ -79,13 +80,13 @@ class CompareArms:
         help=f"End once no verdict is inconclusive: after {LEAST_PAIRS} pairs, run only cases that are.",
     )  # fmt: skip
     pairing: Pairing = option(
-        "--pairing", group="Compare", type=click.Choice(get_args(Pairing)), default=IN_TURN, show_default=True,
-        marks=("begun",),
+        "--pairing", group="Compare", is_rare=True, type=click.Choice(get_args(Pairing)),
+        default=IN_TURN, show_default=True, marks=("begun",),
         help="in-turn: the processes of a pair take turns sample by sample, so that what the machine does falls on all "
              "alike; where they cannot (several GPUs, a CPU quota, no CPU or not memory enough for all) they follow "
              "one another, and the record says why.")  # fmt: skip
     tails: bool = option(
-        "--tails", group="Compare", is_flag=True,
+        "--tails", group="Compare", is_rare=True, is_flag=True,
         help="Compare rare slow calls, too (p99), where a primitive has such: launches and copies then take "
              "2.5 times --min-time for each metric.")  # fmt: skip
     primitives: tuple[str, ...] = primitives_option(and_options=True, marks=("begun",))

@@ -91,7 +91,7 @@ class AskWhy:
         help="Sizes to look at: small, medium, large, or a suite's name or file, such as a captured step. Default: "
              f"{DEFAULT_SIZES}.")  # fmt: skip
     own: bool = option(
-        "--own", group="Compare", is_flag=True,
+        "--own", group="Compare", is_rare=True, is_flag=True,
         help="Results files that are named are yours: what their settings have run is run without being asked about, "
              "as in CI.")  # fmt: skip
     replay: bool = option(

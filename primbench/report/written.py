@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ReportFormat(Protocol):
-    """What a file has."""
+    """What a file has, and, where few people use it, ``IS_RARE = True``."""
 
     RANK: int
     WRITES: str

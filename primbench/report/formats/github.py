@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 RANK = 50
 WRITES = "GitHub annotations, an error a failed case"
+IS_RARE = True
 
 LEVELS = {"failed": "error", "open": "warning"}  # in this order: GitHub shows ten of a step
 

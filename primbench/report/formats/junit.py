@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 RANK = 40
 WRITES = "JUnit XML, a test a case"
+IS_RARE = True
 
 TAGS = {"failed": "failure", "open": "skipped"}
 

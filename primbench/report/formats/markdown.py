@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 RANK = 20
 WRITES = "the tables as Markdown"
+IS_RARE = True
 
 
 def write(document: Document) -> str:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 RANK = 60
 WRITES = "sizes, mean times and bandwidths in the columns of OSU's benchmarks of MPI"
+IS_RARE = True
 
 HEADING = "# Size       Avg Latency(us)    Bandwidth (MB/s)"
 NOTHING = "# no case here has a size in bytes and a time\n"

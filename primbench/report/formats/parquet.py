@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 RANK = 15
 WRITES = "a Parquet file of the same rows (pandas and pyarrow)"
+IS_RARE = True
 NEEDS = ("pandas", "pyarrow")
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from click.testing import Result
 
 PROGRAM = f"{sys.executable} -P -m primbench"
+MOST_OPTIONS = 15
 NAMES = [*primitives(), "bandwidth", *COMMANDS]
 
 
@@ -57,9 +58,25 @@ def test_h_is_help_everywhere(name: str, invoke: Callable[..., Result]) -> None:
     assert long.stdout.startswith(f"Usage: primbench{' ' if name else ''}{name}")
 
 
+def full_help(name: str, invoke: Callable[..., Result]) -> str:
+    """With all options, where --help leaves some out."""
+    short = invoke(name, "--help").stdout
+    return invoke(name, "--help-all").stdout if "  --help-all  " in short else short
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_has_the_options_of_the_problem_and_few_others(name: str, invoke: Callable[..., Result]) -> None:
+    shown = invoke(name, "--help").stdout
+    known = [(each.opts[-1], getattr(each, "group", "") == "Problem") for each in options(name)]
+    there = {flag for flag, _ in known if re.search(rf"^  (-., )?{flag}(?![\w-])", shown, re.MULTILINE)}
+    assert MOST_OPTIONS >= len(there - {flag for flag, is_of_problem in known if is_of_problem})
+    assert {flag for flag, is_of_problem in known if is_of_problem} <= there
+    assert (len(there) < len(known)) == ("  --help-all  " in shown)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_option_is_in_the_help_with_a_text(name: str, invoke: Callable[..., Result]) -> None:
-    shown = invoke(name, "--help").stdout
+    shown = full_help(name, invoke)
     for option in options(name):
         assert option.help, option.name
         assert all(re.search(rf"(^|\s|/){flag}\b", shown) for flag in option.opts), option.opts
@@ -67,13 +84,17 @@ def test_every_option_is_in_the_help_with_a_text(name: str, invoke: Callable[...
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_default_is_shown_as_it_is_typed(name: str, invoke: Callable[..., Result]) -> None:
-    assert "[default: (" not in " ".join(invoke(name, "--help").stdout.split())
+    assert "[default: (" not in " ".join(full_help(name, invoke).split())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_help_names_no_option_that_is_not_there(name: str, invoke: Callable[..., Result]) -> None:
-    there = {flag for option in options(name) for flag in [*option.opts, *option.secondary_opts]} | {"-h", "--help"}
-    own = re.sub(r" -- .*|torchrun .*", "", invoke(name, "--help").stdout)  # those of other programs left out
+    there = {flag for option in options(name) for flag in [*option.opts, *option.secondary_opts]} | {
+        "-h",
+        "--help",
+        "--help-all",
+    }
+    own = re.sub(r" -- .*|torchrun .*", "", full_help(name, invoke))  # those of other programs left out
     named = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", own))
     assert named <= there
 
