@@ -92,7 +92,8 @@ def columns() -> Iterator[str]:
 
 def records() -> Iterator[str]:
     yield "# A results file, field by field"
-    yield "\nEach line is a JSON object: a Header, a Worker or a Record. `primbench schema` has all of it for programs."
+    yield "\nEach line is a JSON object: a Header, a Worker or a Record."
+    yield "`primbench show --schema` has all of it for programs."
     for name, found in schema()["$defs"].items():
         yield from ("", f"## {name}", "", _prose(found.get("description", "")), "")
         rows = [[field, _type(told)] for field, told in found.get("properties", {}).items()]

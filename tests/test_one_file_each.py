@@ -162,7 +162,7 @@ def test_a_cause_is_told_between_two_places(tree: Path, study: Path) -> None:
 def test_a_cause_is_told_of_a_job(tree: Path) -> None:
     job = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        watched = python(tree, "-m", "primbench", "watch", str(job.pid), "--for", "2s", "--json", "-")
+        watched = python(tree, "-m", "primbench", "watch", str(job.pid), "--for", "2s", "-o", "-")
     finally:
         job.kill()
         job.wait()
@@ -282,7 +282,7 @@ def test_a_fact_is_told_where_it_changes_while_a_case_runs_and_of_a_job_that_is_
         try:
             assert job.stdout is not None
             assert job.stdout.readline()
-            watched = python(tree, "-m", "primbench", "watch", str(job.pid), "--for", "300ms", "--json", "-")
+            watched = python(tree, "-m", "primbench", "watch", str(job.pid), "--for", "300ms", "-o", "-")
         finally:
             job.kill()
     assert 5 == json.loads(watched.splitlines()[0])["limits"]["turns"]

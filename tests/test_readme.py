@@ -140,7 +140,10 @@ def test_command_parses_and_means_something(arguments: list[str]) -> None:
 def test_options_named_in_the_prose_exist() -> None:
     with click.Context(main, **main.context_settings) as context:
         known = [main, *(main.get_command(context, name) for name in (*primitives(), *COMMANDS))]
-    there = {flag for command in known if command for option in command.params for flag in option.opts} | {"--help"}
+    there = {flag for command in known if command for option in command.params for flag in option.opts} | {
+        "--help",
+        "--help-all",
+    }
     assert set(re.findall(r"`(--?[a-z][a-z-]*)", PROSE)) <= there | OF_OTHERS
 
 

@@ -40,7 +40,7 @@ class Memcpy(Problem, name="memcpy"):
     """Copy bytes: host to device and back, within a GPU, to another GPU, within the host.
 
     h2d and d2h are host to device and device to host, bidirectional is both at once, d2d within one GPU, p2p from this
-    GPU to ``peer``, h2h within the host. auto is h2d on a GPU and h2h on a CPU. The command bandwidth is this one, too.
+    GPU to ``peer``, h2h within the host. auto is h2d on a GPU and h2h on a CPU.
 
     pinned memory is allocated page by page and registered with the driver; framework is the backend's own pinned
     allocator; pageable is ordinary memory; write_combined is pinned, and fit for writing only. auto is pinned wherever

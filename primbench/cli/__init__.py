@@ -44,9 +44,12 @@ COMMANDS = {
     "completion": ("primbench.cli.completion", "Complete commands, options and their values in a shell."),
     "config": ("primbench.cli.config", "Show your own defaults, and the file that they are in."),
     "help": ("primbench.cli.help", "Read a page of the documentation, or list them."),
-    "schema": ("primbench.cli.schema", "Print the JSON Schema of a results file's lines."),
 }
-MOVED = {"ablate": "primbench why host docker --primitive launch"}
+MOVED = {
+    "ablate": "primbench why host docker --primitive launch",
+    "bandwidth": "primbench memcpy",
+    "schema": "primbench show --schema",
+}
 """Commands that went, each with the one that answers the same question; for one release."""
 
 
@@ -70,18 +73,18 @@ class LazyGroup(CommandGroup):
     """Knows its commands by name; primitives are those in kernels/, of installed packages, and of --kernels."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        from primbench.registry import aliases, summaries
+        from primbench.registry import summaries
 
-        return [*summaries(), *aliases(), *COMMANDS]
+        return [*summaries(), *COMMANDS]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS:
             command: click.Command = importlib.import_module(COMMANDS[name][0]).command
             return command
-        from primbench.registry import aliases, problem_class
+        from primbench.registry import problem_class
 
         try:
-            problem = problem_class(aliases().get(name, name))  # imports this primitive's folder of kernels/ alone
+            problem = problem_class(name)  # imports this primitive's folder of kernels/ alone
         except InvalidRequest:
             return None
         from primbench.cli.primitive import command_of
@@ -108,12 +111,10 @@ class LazyGroup(CommandGroup):
         return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from primbench.registry import aliases, summaries
+        from primbench.registry import summaries
 
         with formatter.section("Primitives"):
-            formatter.write_dl(
-                [*summaries().items(), *((alias, f"The same as {name}.") for alias, name in aliases().items())]
-            )
+            formatter.write_dl([*summaries().items()])
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 

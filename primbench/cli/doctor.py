@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 import click
 
-from primbench.cli.option_types import FILE, WholeNumber
+from primbench.cli.option_types import FILE
 from primbench.cli.options import json_option, overwrite_option
-from primbench.cli.request import RequestCommand, option
+from primbench.cli.request import RequestCommand, argument, option
 
 HELP = """Find what in this place (limits, confinement, GPUs, libraries, variables) can distort results, and what to do.
 
---pid looks at another process from here, such as a job that runs, and --container at the first process of one: what
-it is allowed, where its memory is, what it has loaded and open. What takes rights that are lacking is unknown.
+PID is the number of another process to look at from here, such as a job that runs, CONTAINER the name of one of Docker
+or Podman, whose first process is meant, slurm:JOB a job of Slurm, the first of its processes here: what it is
+allowed, where its memory is, what it has loaded and open. What takes rights that are lacking is unknown.
 
 No case is run and nothing is changed. Libraries are those that this command loads, which are few: a results
-file tells what a worker loaded, and --against looks at these; --pid, what a process loaded by now.
+file tells what a worker loaded, and --against looks at these; of another process it is what that loaded by now.
 
 `primbench help checks` lists the checks, `primbench help causes` what --against knows of.
 
@@ -29,17 +30,12 @@ Exit status: 0 with nothing worse than a warning, 1 with a problem, 2 where the 
 class ExaminePlace:
     """To look for what slows a place down."""
 
+    job: str | None = argument(required=False, metavar="[PID|CONTAINER|slurm:JOB]")
     fix: bool = option("--fix", is_flag=True, help="Print commands that change what was found; none is run.")
     against: str | None = option(
         "--against", type=FILE, metavar="FILE",
         help="Compare with another place: a file by `doctor --json` or `env --json`, or a results file.",
     )  # fmt: skip
-    pid: int | None = option(
-        "--pid", type=WholeNumber(1), metavar="PID", help="Look at this process in place of this command."
-    )
-    container: str | None = option(
-        "--container", metavar="NAME", help="Look at the first process of a container of Docker or Podman."
-    )
     json: str | None = json_option("one JSON document")
     overwrite: bool = overwrite_option()
 
@@ -47,14 +43,14 @@ class ExaminePlace:
 def _examine(asked: ExaminePlace) -> None:
     from primbench.cli.outputs import check_files, put_out
     from primbench.cli.places import labels
-    from primbench.cli.processes import process_of
+    from primbench.cli.processes import processes_of
     from primbench.doctor import against as other
     from primbench.doctor import table
     from primbench.doctor.place import look, read
     from primbench.report.doctor import to_json, to_text
 
     there = read(asked.against) if asked.against is not None else None
-    process = process_of(asked.pid, asked.container)
+    process = processes_of(asked.job)[0][0] if asked.job is not None else 0
     check_files([asked.json], [asked.against], overwrite=asked.overwrite)
     here = look(pid=process)
     findings = table.examine(here)
@@ -68,4 +64,10 @@ def _examine(asked: ExaminePlace) -> None:
         sys.exit(1)
 
 
-command = RequestCommand("doctor", ExaminePlace, _examine, help=HELP)
+command = RequestCommand(
+    "doctor",
+    ExaminePlace,
+    _examine,
+    help=HELP,
+    moved={"--pid": "primbench doctor PID", "--container": "primbench doctor CONTAINER"},
+)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import click
 
-from primbench.cli import CommandGroup
 from primbench.cli.echo import say
 from primbench.cli.options import json_option, overwrite_option
 from primbench.cli.request import RequestCommand, option
@@ -17,7 +16,7 @@ from primbench.runtimes.images.builder import DEFAULT_BASE, DEFAULT_TAG, ImageRe
 BUILD_HELP = """Build an image with the primbench that is running, and the versions of libraries that are here.
 
 What the base brought stays if it will do. Extras are those of `pip install primbench[...]`, and bring CUDA's libraries:
-torch, cuda13. Images are what arms other than host may name: `--arm podman:image=NAME`.
+torch, cuda13. Images are what arms other than host may name, as podman:image=NAME.
 
 Exit status: 0 built, 1 where the runtime failed, 2 where the request is wrong.
 """
@@ -65,9 +64,4 @@ def _build(asked: BuildImage) -> None:
     put_out({asked.json: lambda: json_of(made)}, lambda: f"{built}\n{shlex.join(study)}\n")
 
 
-@click.group(cls=CommandGroup, no_args_is_help=False)
-def command() -> None:
-    """Build container images of primbench."""
-
-
-command.add_command(RequestCommand("build", BuildImage, _build, help=BUILD_HELP))
+command = RequestCommand("image", BuildImage, _build, help=BUILD_HELP, moved={"build": "primbench image"})

@@ -15,7 +15,7 @@ from primbench.cli.option_types import Choices, parsed
 from primbench.cli.request import RequestArgument, RequestOption, made_of, option, parameters, part, several
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Value, fields_of
-from primbench.registry import aliases, build, problem_class, required
+from primbench.registry import build, problem_class, required
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -183,7 +183,7 @@ def entries_in_words(text: str) -> Entries:
 
 def in_words(words: Sequence[str], request: type[Request]) -> tuple[type[Problem], Request]:
     """A primitive, and what its command would be asked for by these options. Raises click.UsageError."""
-    problem = problem_class(aliases().get(words[0], words[0]))
+    problem = problem_class(words[0])
     own = request_of(problem, request)
     command = click.Command(problem.primitive, params=[*parameters(own)], add_help_option=False)
     return problem, made_of(own, command.make_context(problem.primitive, list(words[1:])).params)

@@ -22,24 +22,14 @@ def processes_of(job: str) -> tuple[list[int], Others | None]:
         from primbench.runtimes.slurm import goes_on, is_of, processes_here
         from primbench.watching.members import Others
 
-        number = job.removeprefix(OF_SLURM)
-        return processes_here(number), Others(lambda pid: is_of(number, pid), lambda: goes_on(number))
+        name = job.removeprefix(OF_SLURM)
+        return processes_here(name), Others(lambda pid: is_of(name, pid), lambda: goes_on(name))
     if job.isascii() and job.isdecimal():
-        return [process_of(int(job), None)], None
+        if (number := int(job)) == 0:
+            raise InvalidRequest("process 0: numbers of processes begin with 1")
+        return [number], None
+    from primbench.runtimes.containers import first_process
     from primbench.watching.members import in_groups_of
 
-    first = process_of(None, job)
+    first = first_process(job)
     return [first], in_groups_of(Path("/"), first)
-
-
-def process_of(pid: int | None, container: str | None) -> int:
-    """Its number, 0 where neither is asked for. Raises InvalidRequest."""
-    if pid == 0:
-        raise InvalidRequest("process 0: numbers of processes begin with 1")
-    if container is None:
-        return pid or 0
-    if pid is not None:
-        raise InvalidRequest(f"--pid {pid} and --container {container}: one of them")
-    from primbench.runtimes.containers import first_process
-
-    return first_process(container)

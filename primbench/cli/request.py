@@ -6,6 +6,7 @@ A field is an option, an argument, a part with fields of its own, or several opt
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -141,7 +142,8 @@ def carrying_out(request: type[Request], run: Callable[[Request], None]) -> Call
 class RequestCommand(click.Command, Generic[Request]):
     """Carries out a request. Its options are listed by group, its arguments stand in the usage line.
 
-    Errors name its options, as they are typed.
+    Errors name its options, as they are typed. moved: first words and options that went, each with the command that
+    does the same; for one release.
     """
 
     def __init__(
@@ -150,11 +152,22 @@ class RequestCommand(click.Command, Generic[Request]):
         request: type[Request],
         run: Callable[[Request], None],
         help: str,  # noqa: A002 - as click's
+        moved: Mapping[str, str] | None = None,
         **attributes: Any,
     ) -> None:
+        self._moved = moved or {}
         super().__init__(
             name, callback=carrying_out(request, run), params=[*parameters(request)], help=help, **attributes
         )
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options = itertools.takewhile(lambda word: word != "--", args)
+        words = [*args[:1], *(word.partition("=")[0] for word in options if word.startswith("-"))]
+        for word in words if not ctx.resilient_parsing else []:
+            if word in self._moved:
+                was = word if word.startswith("-") else f"{ctx.info_name} {word}"
+                raise click.UsageError(f"{was} is now: {self._moved[word]}", ctx)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 from msgspec.structs import replace
 
 from primbench.cli.echo import say
@@ -16,6 +18,7 @@ from primbench.cli.request import RequestCommand, argument, option, part, typed
 from primbench.errors import InvalidRequest
 from primbench.report import chosen, steps
 from primbench.report.watch import to_text
+from primbench.results import file as results_file
 from primbench.watching.kept import is_kept, read
 
 
@@ -23,7 +26,7 @@ from primbench.watching.kept import is_kept, read
 class ShowFile:
     """To print the table of a results file."""
 
-    file: str = argument(type=FILE, metavar="FILE.jsonl|FOLDER|NAME")
+    file: str | None = argument(required=False, type=FILE, metavar="FILE.jsonl|FOLDER|NAME")
     steps: bool = option(
         "--steps", group="Table", is_flag=True,
         help="Print the steps of whole models as tf_cnn_benchmarks prints its own: images/sec.")  # fmt: skip
@@ -37,15 +40,26 @@ class ShowFile:
     columns: list[str] | None = option(
         "--columns", group="Table", type=parsed("list", lambda text: [each.strip() for each in text.split(",")]),
         metavar="LIST", help="These columns alone, as m,n,device,check.")  # fmt: skip
+    schema: bool = option(
+        "--schema", group="Output", is_flag=True, is_rare=True,
+        help="Print the JSON Schema of a results file's lines, of no file.")  # fmt: skip
     shown: TableOptions = part(TableOptions)
     exports: Exports = part(Exports)
 
 
 def _show(asked: ShowFile) -> None:
-    if is_kept(Path(asked.file)):
-        _show_watched(asked)
-        return
-    (place,) = read_places([asked.file])
+    if asked.schema:
+        click.echo(json.dumps(results_file.schema(), indent=1))
+    elif asked.file is None:
+        raise InvalidRequest("of which file? primbench show results.jsonl")
+    elif is_kept(Path(asked.file)):
+        _show_watched(asked.file)
+    else:
+        _show_records(asked.file, asked)
+
+
+def _show_records(file: str, asked: ShowFile) -> None:
+    (place,) = read_places([file])
     check_outputs(asked.exports, place.files, against=asked.shown.against)
     say_unknown(*place.runs)
     results = as_one(place)
@@ -57,11 +71,11 @@ def _show(asked: ShowFile) -> None:
         report(found, asked.shown, asked.exports, sort=asked.sort, columns=asked.columns or (), curves=True)
 
 
-def _show_watched(asked: ShowFile) -> None:
+def _show_watched(file: str) -> None:
     """What `watch` found, in its own words; raises InvalidRequest where a table is asked for."""
     for word in typed():
-        raise InvalidRequest(f"{asked.file}: by `primbench watch`, which makes no table: it is shown without {word}")
-    say(to_text(read(Path(asked.file))), nl=False)
+        raise InvalidRequest(f"{file}: by `primbench watch`, which makes no table: it is shown without {word}")
+    say(to_text(read(Path(file))), nl=False)
 
 
 command = RequestCommand(

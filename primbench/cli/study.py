@@ -90,10 +90,6 @@ class CompareArms:
         help="Compare rare slow calls, too (p99), where a primitive has such: launches and copies then take "
              "2.5 times --min-time for each metric.")  # fmt: skip
     primitives: tuple[str, ...] = primitives_option(and_options=True, marks=("begun",))
-    sizes: str | None = option(
-        "--sizes", group="Problem", metavar="NAME|FILE.toml", shell_complete=complete_suite, marks=("begun",),
-        help=f"Sizes to run: small, medium, large, or a suite's name or file. Default: {DEFAULT_SIZES}.",
-    )  # fmt: skip
     where: OnDevice = part(OnDevice)
     how: HowPaired = part(HowPaired)
     record: Resumable = part(Resumable)
@@ -139,14 +135,12 @@ def _source(asked: CompareArms) -> str:
     """The suite that cases come from."""
     import primbench.suites as suites
 
-    suite, sizes = asked.suite, asked.sizes
-    if suite is not None and sizes is not None:
-        raise InvalidRequest(f"--sizes {sizes} and {suite}: one of them")
-    if suite is None and sizes is None and not asked.primitives:
+    suite = asked.suite
+    if suite is None and not asked.primitives:
         raise InvalidRequest(f"name a suite ({', '.join(suites.studies())}, a file), or primitives by --primitive")
     if suite is not None and suite.partition(":")[0] in known():
         raise InvalidRequest(f"{suite}: an arm is named by --arm, each by one of its own: --arm {suite}")
-    return suite or sizes or DEFAULT_SIZES
+    return suite or DEFAULT_SIZES
 
 
 def _arms_of(source: str, written: Sequence[str | dict[str, Any]]) -> list[Arm]:
@@ -196,6 +190,7 @@ command = RequestCommand(
     "study",
     CompareArms,
     _run,
+    moved={"--sizes": "primbench study NAME|FILE.toml"},
     help="Run the same cases in several arms, interleaved, and say what the arms differ in.\n\n"
          "Pair after pair, every arm runs every case in a fresh process, in an order that is mirrored from one pair to "
          "the next. An arm that cannot be had is left out with the reason.\n\n"

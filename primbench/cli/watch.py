@@ -52,8 +52,8 @@ class FollowJob:
     lasting_s: float = option(
         "--for", type=TIMEOUT, default=USUAL_S, metavar="DURATION",
         help=f"How long, unless the job ends before. Default: {USUAL_S:g}s.")  # fmt: skip
-    json: str | None = option(
-        "-o", "--json", type=FILE, metavar="FILE",
+    lines: str | None = option(
+        "-o", "--output", type=FILE, metavar="FILE",
         help="Write JSON lines: one a second as they come, then what was found, which `show` prints; - is stdout.",
     )  # fmt: skip
     prometheus: str | None = option(
@@ -70,10 +70,10 @@ def _watch(asked: FollowJob) -> None:
     if asked.prometheus == "-":
         raise InvalidRequest("--prometheus -: a file that is written anew each second cannot be stdout")
     pids, others = processes_of(asked.job)
-    check_files([asked.json, asked.prometheus], overwrite=asked.overwrite)
+    check_files([asked.lines, asked.prometheus], overwrite=asked.overwrite)
     watch = Watch(pids, asked.lasting_s, others=others)
-    with _opened(asked.json) as write:
-        interrupted = _follow(watch, write, asked.prometheus, on_stdout=asked.json == "-")
+    with _opened(asked.lines) as write:
+        interrupted = _follow(watch, write, asked.prometheus, on_stdout=asked.lines == "-")
     if interrupted:
         sys.exit(INTERRUPTED)
 
@@ -135,4 +135,4 @@ def _follow(
     return interrupted
 
 
-command = RequestCommand("watch", FollowJob, _watch, help=HELP)
+command = RequestCommand("watch", FollowJob, _watch, help=HELP, moved={"--json": "primbench watch JOB -o FILE"})

@@ -116,7 +116,7 @@ def _unknown(place: Place, found: Sequence[tuple[FactId, str, str]]) -> Finding:
         values=[word for _, *words in found for word in words],
         evidence=[f"{name}: {reason}" for _, name, reason in found],
         advice="look with the rights of root" if may_be_seen else None,
-        fix=[f"sudo primbench doctor --pid {place.pid}"] if may_be_seen else [],
+        fix=[f"sudo primbench doctor {place.pid}"] if may_be_seen else [],
     )
 
 

@@ -251,4 +251,4 @@ def _way_out(arm: Arm, backend: str, here: str, there: str) -> str:
         return f"install that of {there} on {arm.machine}, or name another Python there by python="
     if arm.on_host_root:
         return "let both have the same environment, PYTHONPATH included"
-    return f"build {arm.image} on a base without {backend}: `primbench image build` takes the versions that are here"
+    return f"build {arm.image} on a base without {backend}: `primbench image` takes the versions that are here"

@@ -145,11 +145,6 @@ def _defined() -> dict[str, type[Problem]]:
     return module.PROBLEMS if module else {}
 
 
-def aliases() -> dict[str, str]:
-    """What else may be typed -> the primitive it is."""
-    return {alias: name for name, folder in sources.folders().items() for alias in folder.aliases}
-
-
 def primitives() -> dict[str, type[Problem]]:
     """Every primitive by name, in alphabetical order."""
     return {name: problem_class(name) for name in summaries()}

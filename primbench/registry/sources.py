@@ -1,7 +1,7 @@
 """Where primitives and kernels are defined: in kernels/, in installed packages, and in files that are named.
 
 A folder in kernels/ has the name of its primitive. The text at the top of its ``__init__.py`` says in its first line
-what that computes, and in one that begins with "Also called" its other names; ``@kernel("gemm", "torch")`` above a
+what that computes; ``@kernel("gemm", "torch")`` above a
 function of one of its files names the backends. This is read as text, and known before anything is imported.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import itertools
 import os
 import re
 import sys
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 PACKAGE = "primbench.kernels"
 GROUP = PACKAGE  # of entry points
-ALSO = "Also called "
 _KERNEL = re.compile(r'^@kernel\(\s*"\w+",([^)]*)\)', re.MULTILINE)
 _WORD = re.compile(r'"(\w+)"')
 
@@ -29,7 +27,6 @@ _WORD = re.compile(r'"(\w+)"')
 class PrimitiveFolder(NamedTuple):
     path: str
     summary: str
-    aliases: tuple[str, ...]
 
 
 @functools.cache  # else the folder is looked through for every problem of a suite
@@ -44,9 +41,8 @@ def folders() -> dict[str, PrimitiveFolder]:
 
 
 def _read(path: str, text: str) -> PrimitiveFolder:
-    summary, *others = text.partition('"""')[2].partition('"""')[0].splitlines() or [""]
-    called = [line.removeprefix(ALSO).rstrip(".").split(", ") for line in others if line.startswith(ALSO)]
-    return PrimitiveFolder(path, summary, tuple(itertools.chain(*called)))
+    summary, *_ = text.partition('"""')[2].partition('"""')[0].splitlines() or [""]
+    return PrimitiveFolder(path, summary)
 
 
 @functools.cache

@@ -108,7 +108,7 @@ def _lacking(arm: Arm) -> str | None:
         return f"{python(arm)} there lacks it: install what primbench needs, or name another one by python="
     if arm.runtime_there is None:  # who started the image has Python in nothing else
         return None
-    return f"{python(arm)} there lacks it, or image {arm.image} does: `primbench image build` builds one that does not"
+    return f"{python(arm)} there lacks it, or image {arm.image} does: `primbench image` builds one that does not"
 
 
 REFUSALS = (

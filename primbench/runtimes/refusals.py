@@ -13,7 +13,7 @@ from primbench.system import cpusets
 from primbench.system.files import attempt, format_cpu_list
 from primbench.units import format_bytes
 
-_BUILD = "build one with `primbench image build`"
+_BUILD = "build one with `primbench image`"
 
 # In the last words of Python, of runtimes, and of Linux: what an image lacks.
 _LACKS = {

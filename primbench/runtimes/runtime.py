@@ -38,7 +38,7 @@ class RefusalWords(NamedTuple):
 
 def no_image(said: str, advice: str) -> RefusalWords:
     """The refusal of an image that the runtime does not find. said: its words, a regular expression."""
-    return RefusalWords(said, lambda arm: None if arm.on_host_root else f"{advice}, `primbench image build` builds one")
+    return RefusalWords(said, lambda arm: None if arm.on_host_root else f"{advice}, `primbench image` builds one")
 
 
 class Signs(NamedTuple):

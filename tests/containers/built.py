@@ -1,4 +1,4 @@
-"""Images that `primbench image build` builds with real runtimes.
+"""Images that `primbench image` builds with real runtimes.
 
 No registry of images is asked: the base that stands for python:X.Y-slim is made of this machine's own C library,
 programs and Python. What pip installs into it comes from the index of Python packages.
@@ -201,7 +201,7 @@ def built(request: pytest.FixtureRequest, work: Path, base: Path, base_archive: 
         for_building = {"BUILDAH_LAYERS": "false"}  # Podman's else commits each line of the file
         done([engine.name, "import", base_archive, DEFAULT_BASE], environment)
     said = work / f"{engine.name}-built.json"
-    command = [*PRIMBENCH, "image", "build", "--runtime", engine.name, *arguments, "--json", str(said)]
+    command = [*PRIMBENCH, "image", "--runtime", engine.name, *arguments, "--json", str(said)]
     *_, study = done(command, environment | for_building).splitlines()
     return Built(engine.name, json.loads(said.read_text()), study, environment)
 

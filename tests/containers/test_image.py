@@ -1,4 +1,4 @@
-"""Images that `primbench image build` builds with real runtimes, and what is in them."""
+"""Images that `primbench image` builds with real runtimes, and what is in them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_what_the_base_brought_stays(found_by_runtime: Built) -> None:
 @pytest.mark.parametrize("engine", ["podman"], indirect=True)
 def test_a_base_that_cannot_be_built_on_ends_in_one_line_after_the_runtimes_own(engine: Any) -> None:
     (image,) = engine.image
-    command = [*PRIMBENCH, "image", "build", "--runtime", "podman", "--base", image]
+    command = [*PRIMBENCH, "image", "--runtime", "podman", "--base", image]
     environment = {**os.environ, **engine.environment}
     found = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=240, check=False)
     assert (1, "") == (found.returncode, found.stdout)
@@ -75,7 +75,7 @@ def test_a_build_ends_with_primbench(engine: Any, base_archive: Path) -> None:
     # Podman else commits each line of the file, and once one was cut off while it was committed it lists no images.
     environment = {**os.environ, **engine.environment, "BUILDAH_LAYERS": "false"}
     done(["podman", "import", base_archive, "localhost/ended"], environment)
-    command = [*PRIMBENCH, "image", "build", "--runtime", "podman", "--base", "localhost/ended", "--tag", "ended:never"]
+    command = [*PRIMBENCH, "image", "--runtime", "podman", "--base", "localhost/ended", "--tag", "ended:never"]
     with subprocess.Popen(command, env=environment, cwd="/", stderr=subprocess.PIPE, text=True) as front:
         assert front.stderr is not None
         assert any("STEP 2" in line for line in front.stderr)

@@ -108,7 +108,7 @@ def images(runtime: str, request: pytest.FixtureRequest, bare_python: Path, skel
 def test_an_arm_that_cannot_be_had_is_one_line_that_says_how_to_mend(
     runtime: str, images: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory, traces: Callable[[], list[str]]
 ) -> None:
-    lacks = "image {} has no {}: build one with `primbench image build`$"
+    lacks = "image {} has no {}: build one with `primbench image`$"
     limited = runtime in NO_CPU
     expected = {
         "absent": (f"image={images['absent']}", NO_IMAGE[runtime]),

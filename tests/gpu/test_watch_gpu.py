@@ -58,7 +58,7 @@ def start() -> Iterator[Callable[[str], int]]:
 
 
 def watched(invoke: Invoke, pid: int) -> dict[str, Any]:
-    lines = [json.loads(line) for line in invoke("watch", pid, "--for", "4s", "--json", "-").stdout.splitlines()]
+    lines = [json.loads(line) for line in invoke("watch", pid, "--for", "4s", "-o", "-").stdout.splitlines()]
     whole = lines[-1]["whole"]
     (gpu,) = whole["gpus"]
     found = [line for line in lines if line["kind"] == "hindrance"]

@@ -31,7 +31,7 @@ def imported(*command: str, **variables: str) -> set[str]:
     return {".".join(parts[:length]) for parts in names for length in range(1, len(parts) + 1)}
 
 
-LIGHT = ["run --help", "list", "list backends", "show --help", "schema"]
+LIGHT = ["run --help", "list", "list backends", "show --help", "show --schema"]
 
 
 @pytest.mark.parametrize("arguments", LIGHT)

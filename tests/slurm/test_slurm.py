@@ -56,7 +56,7 @@ def number_of(job: subprocess.Popen[bytes]) -> str:
 def test_a_step_s_processes_on_a_node_are_watched(invoke: Callable[..., Result], slurm: Path) -> None:
     with subprocess.Popen(["srun", "-w", "n1", "sh", "-c", "echo $SLURM_JOB_ID; sleep 60; :"], stdout=-1) as job:
         number = number_of(job)
-        *_, last = invoke("watch", f"slurm:{number}.0", "--for", "0.3s", "--json", "-").stdout.splitlines()
+        *_, last = invoke("watch", f"slurm:{number}.0", "--for", "0.3s", "-o", "-").stdout.splitlines()
         job.terminate()
     assert 2 == json.loads(last)["whole"]["process_count"], "a shell, and what it started"
     assert "be on a node that it runs on" in invoke("watch", f"slurm:{number}7").stderr

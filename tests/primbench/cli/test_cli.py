@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PROGRAM = f"{sys.executable} -P -m primbench"
 MOST_OPTIONS = 15
-NAMES = [*primitives(), "bandwidth", *COMMANDS]
+NAMES = [*primitives(), *COMMANDS]
 
 
 def shell(line: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -122,7 +122,7 @@ def test_unknown_option_is_refused(refusal: Callable[..., str]) -> None:
 
 
 def test_closed_pipe_is_no_traceback() -> None:
-    found = shell(f"{PROGRAM} schema | head -n 1; exit ${{PIPESTATUS[1]}}")
+    found = shell(f"{PROGRAM} show --schema | head -n 1; exit ${{PIPESTATUS[1]}}")
     assert ("{\n", "", 0) == (found.stdout, found.stderr, found.returncode)
 
 
@@ -167,7 +167,7 @@ def test_a_pipe_that_does_not_wait_gets_all() -> None:
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     os.set_blocking(writer, False)
-    with subprocess.Popen([*PROGRAM.split(), "schema"], stdout=writer, stderr=subprocess.PIPE) as program:
+    with subprocess.Popen([*PROGRAM.split(), "show", "--schema"], stdout=writer, stderr=subprocess.PIPE) as program:
         os.close(writer)
         with open(reader, "rb") as read:
             json.load(read)
@@ -201,9 +201,9 @@ def test_of_an_export_that_does_not_fit_nothing_is_left(tmp_path: Path) -> None:
 def test_ctrl_c_while_starting_is_one_line(tmp_path: Path) -> None:
     """A module that click imports sends the signal, at each of the places where it is imported."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTING)
-    for module in ("primbench.system.streams", "primbench.cli", "click", "primbench.cli.schema", "msgspec"):
+    for module in ("primbench.system.streams", "primbench.cli", "click", "primbench.cli.show", "msgspec"):
         found = subprocess.run(
-            [*PROGRAM.split(), "schema"], capture_output=True, text=True, timeout=60, check=False,
+            [*PROGRAM.split(), "show", "--schema"], capture_output=True, text=True, timeout=60, check=False,
             env={**os.environ, "PYTHONPATH": str(tmp_path), "INTERRUPT_AT": module},
         )  # fmt: skip
         assert (130, "", "Interrupted.\n") == (found.returncode, found.stdout, found.stderr), module
@@ -286,11 +286,20 @@ def test_module_and_script_are_the_same_program() -> None:
     assert shell(f"{script} --help").stdout == shell(f"{PROGRAM} --help").stdout != ""
 
 
-def test_bandwidth_is_another_word_for_memcpy(invoke: Callable[..., Result]) -> None:
-    where = ("--bytes", "1KiB", "--device", "cpu", "--backend", "numpy", "--dry-run")
-    found, same = invoke("bandwidth", *where), invoke("memcpy", *where)
-    assert (0, same.stdout) == (found.exit_code, found.stdout)
-    assert found.stdout.startswith("memcpy ")
+MOVED = {
+    ("bandwidth",): "bandwidth is another command now: primbench memcpy",
+    ("schema",): "schema is another command now: primbench show --schema",
+    ("image", "build", "--runtime", "podman"): "image build is now: primbench image",
+    ("doctor", "--pid", "7"): "--pid is now: primbench doctor PID",
+    ("doctor", "--container=job"): "--container is now: primbench doctor CONTAINER",
+    ("watch", "7", "--json", "-"): "--json is now: primbench watch JOB -o FILE",
+    ("study", "--sizes", "large"): "--sizes is now: primbench study NAME|FILE.toml",
+}
+
+
+@pytest.mark.parametrize("words", MOVED)
+def test_an_old_name_is_answered_with_the_new_one(words: tuple[str, ...], refusal: Callable[..., str]) -> None:
+    assert refusal(*words).startswith(MOVED[words])
 
 
 def test_no_memory_left_is_told_in_a_line(invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:

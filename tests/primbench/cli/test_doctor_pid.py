@@ -1,4 +1,4 @@
-"""`primbench doctor --pid` of real processes: what is found is theirs, not that of who looks."""
+"""`primbench doctor PID` of real processes: what is found is theirs, not that of who looks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def start() -> Iterator[Start]:
 
 
 def examined(invoke: Invoke, pid: int) -> Document:
-    return decoded(invoke("doctor", "--pid", pid, "--json", "-").stdout)
+    return decoded(invoke("doctor", pid, "--json", "-").stdout)
 
 
 def test_what_is_found_is_the_other_process_s(invoke: Invoke, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,22 +120,20 @@ def test_of_another_user_s_what_is_refused_is_unknown_with_the_command_that_show
     assert (None, f"/proc/{pid}/maps: EACCES") == (software.libraries, software.missing["libraries"])
     assert sorted(os.sched_getaffinity(pid)) == found.place.environment.limits.cpus_allowed
     (unseen,) = found.of("variables")
-    assert ("unknown", [f"sudo primbench doctor --pid {pid}"]) == (unseen.severity, unseen.fix)
+    assert ("unknown", [f"sudo primbench doctor {pid}"]) == (unseen.severity, unseen.fix)
 
 
 def test_a_process_that_is_not_there_is_one_line(refusal: Callable[..., str]) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
-    assert f"process {ended.pid}: there is none of this number here" in refusal("doctor", "--pid", ended.pid)
+    assert f"process {ended.pid}: there is none of this number here" in refusal("doctor", ended.pid)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--pid", "0"), "0 is not in the range"),
-        (("--pid", "sleep"), "'sleep' is not"),
-        (("--container", "no-such-container"), "container 'no-such-container': docker: "),
-        (("--pid", "1", "--container", "a"), "--pid 1 and --container a: one of them"),
+        (("0",), "process 0: numbers of processes begin with 1"),
+        (("no-such-container",), "container 'no-such-container': docker: "),
     ],
 )
 def test_what_is_no_process_is_one_line(refusal: Callable[..., str], arguments: tuple[str, ...], words: str) -> None:
@@ -152,5 +150,5 @@ def test_the_container_of_a_client_that_knows_its_process(
     for name in ("docker", "podman"):
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    found = invoke("doctor", "--container", "job", "--json", "-")
+    found = invoke("doctor", "job", "--json", "-")
     assert pid == decoded(found.stdout).place.pid

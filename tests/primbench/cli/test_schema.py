@@ -1,4 +1,4 @@
-"""`primbench schema`."""
+"""`primbench show --schema`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def test_schema_is_valid_and_describes_every_line_of_a_results_file(
     invoke: Callable[..., Result], measured: tuple[Path, Result]
 ) -> None:
-    schema = json.loads(invoke("schema").stdout)
+    schema = json.loads(invoke("show", "--schema").stdout)
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     lines = [json.loads(line) for line in measured[0].read_text().splitlines()]

@@ -343,7 +343,6 @@ REFUSED = [
     (("study", "quick", "--arm", "host", "--arm", "host"), "2 arms are called host"),
     (("study", "quick", "--arm", "nosuch"), "nosuch"),
     (("study", "quick", "--arm", "host:shm=1GiB", "--arm", "host"), "has no shm"),
-    (("study", "quick", "--sizes", "small", *ARMS), "--sizes small and quick: one of them"),
     (("study", "--primitive", "gemn", *ARMS), "primitive 'gemn': did you mean gemm? there are "),
     (("study", *ARMS, "host:cpus=1"), "host:cpus=1: an arm is named by --arm, each by one of its own: --arm host:cpus"),
     (("study", "nosuch", *ARMS), "suite 'nosuch': there are small, medium, large, "),

@@ -137,7 +137,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def watched(invoke: Invoke, pid: int, lasting: str = LASTING) -> list[dict[str, Any]]:
     """The lines that it writes."""
-    found = invoke("watch", pid, "--for", lasting, "--json", "-")
+    found = invoke("watch", pid, "--for", lasting, "-o", "-")
     assert (0, "") == (found.exit_code, found.stderr)
     return [json.loads(line) for line in found.stdout.splitlines()]
 
@@ -330,11 +330,11 @@ def test_one_that_has_ended_and_was_not_waited_for_is_said_to_have(refusal: Call
         os.waitid(os.P_PID, job.pid, os.WEXITED | os.WNOWAIT)
         words = f"process {job.pid} (true) has ended: process {os.getpid()} has not waited for it yet"
         assert words == refusal("watch", job.pid)
-        assert words == refusal("doctor", "--pid", job.pid)
+        assert words == refusal("doctor", job.pid)
 
 
 def test_ctrl_c_ends_it_with_what_was_seen(start: Start) -> None:
-    command = [sys.executable, "-P", "-m", "primbench", "watch", str(start(SLEEP)), "--json", "-"]
+    command = [sys.executable, "-P", "-m", "primbench", "watch", str(start(SLEEP)), "-o", "-"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         next(line for line in watching.stdout if '"sample"' in line)

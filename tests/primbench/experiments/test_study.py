@@ -388,7 +388,7 @@ IMAGE = Arm(name="podman", runtime="podman", image="mine")
 OTHER_BUILDS = [
     (HOST, {"torch": "2.12.1+cu130"}, "torch 2.12.1+cu130, and 2.13.0+cu130 in host when the study was begun: "),
     (PODMAN, {"torch": "2.12.1+cu130"}, "torch 2.12.1+cu130, and 2.13.0+cu130 in host: .*; let both have the same env"),
-    (IMAGE, {"torch": "2.12.1+cu130"}, "; build mine on a base without torch: `primbench image build` takes"),
+    (IMAGE, {"torch": "2.12.1+cu130"}, "; build mine on a base without torch: `primbench image` takes"),
     (IMAGE, {"torch": "2.13.0+cpu"}, "torch 2.13.0+cpu, and .*; install torch from the same index in both, or"),
     (IMAGE, {"cuda (torch build)": "12.8"}, "torch for CUDA 12.8, and 13.0 in host: "),
     (IMAGE, {"git": "def"}, "torch of commit def, and abc in host: "),

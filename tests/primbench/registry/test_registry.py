@@ -227,7 +227,6 @@ def test_a_worker_takes_no_other_file_for_the_one_that_was_named(file: Path) -> 
 def test_what_is_shown_of_a_folder_unimported_is_what_its_class_says() -> None:
     said = {name: (PROBLEMS[name].__doc__ or "").splitlines()[0] for name in registry.primitives()}
     assert said == {name: folder.summary for name, folder in sources.folders().items()}
-    assert {"bandwidth": "memcpy"} == registry.aliases()
 
 
 def test_a_file_is_not_found_from_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

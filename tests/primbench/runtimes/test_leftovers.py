@@ -42,7 +42,7 @@ HOLDS = (
 )
 
 
-@pytest.mark.parametrize("command", ["list backends", "schema", "gemm --help"])
+@pytest.mark.parametrize("command", ["list backends", "show --schema", "gemm --help"])
 def test_what_a_killed_front_left_is_cleared_away_by_any_command(tmp_path: Path, command: str) -> None:
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     started = [

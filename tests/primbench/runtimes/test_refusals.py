@@ -36,7 +36,7 @@ PYXIS = "worker died of exit status 1: slurmstepd-n2: error: pyxis:     "
     ],
 )
 def test_what_an_image_lacks_is_told_with_the_way_out(said: str, absent: str) -> None:
-    reason = f"image mine has no {absent}: build one with `primbench image build`"
+    reason = f"image mine has no {absent}: build one with `primbench image`"
     assert reason == refusal(parse_arm("docker:image=mine,name=x"), said)
     assert said in refusal(parse_arm("docker:name=x"), said), "the host's files lack nothing that an image has"
 

@@ -24,7 +24,7 @@ def job() -> Iterator[int]:
 
 def watched(stub: str, pid: int, **variables: str) -> dict[str, Any]:
     """The GPU of two looks, a second apart."""
-    command = [sys.executable, "-P", "-m", "primbench", "watch", str(pid), "--for", "1.2s", "--json", "-"]
+    command = [sys.executable, "-P", "-m", "primbench", "watch", str(pid), "--for", "1.2s", "-o", "-"]
     variables |= {"LD_PRELOAD": stub, "STUB_PIDS": str(pid)}
     told = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=True)
     (gpu,) = json.loads(told.stdout.splitlines()[-1])["whole"]["gpus"]
