@@ -23,7 +23,7 @@ MOST_SHARED_S = 0.25e-6  # of a kernel with the next: 0.21 of empty ones, 512 in
 MOST_OVERLAP = 0.02  # of the kernels' time, of a stream whose next kernel begins as the last one ends
 
 
-class Samples(msgspec.Struct, frozen=True, kw_only=True):
+class Samples(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One metric's raw samples, none deleted, and how they were taken.
 
     samples_s: seconds a call; each sample is the mean of ``calls_per_sample`` consecutive calls.
@@ -74,7 +74,7 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
         return f"Samples({format_time(self.median_s, noise=self.noise)}, {samples}, {self.taken_by})"
 
 
-class Trace(msgspec.Struct, frozen=True, kw_only=True):
+class Trace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the GPU itself logged, from a separate pass in a process of its own.
 
     busy_s: sum of the kernels' own durations a call. kernels_per_call: launches of one call; kernels: their
@@ -91,7 +91,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     overlapped_s: Amount | None = None
 
 
-class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The times of one case. A metric that was not measured is None, with the reason in ``missing``.
 
     On a GPU: enqueue_s, enqueue_single_s, wall_s, stream_s, device_s and, from a traced run, trace.busy_s; on a CPU:

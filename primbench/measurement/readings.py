@@ -19,7 +19,7 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: Whole | None = None
 
 
-class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
+class GpuReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The GPU around a case. Clocks, power and reasons are read while the case's own work runs on it.
 
     energy_j: by the board's counter, over ``energy_time_s``, the time in which the main metric was sampled; of a second
@@ -61,7 +61,7 @@ class Pages(msgspec.Struct, frozen=True, kw_only=True):
     sampled_of: Whole | None = None
 
 
-class HostReading(msgspec.Struct, frozen=True, kw_only=True):
+class HostReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Counter differences of this process and machine while a case was timed; None with a reason in ``missing``.
 
     duration_s: without the turns of other arms.

@@ -12,6 +12,7 @@ import msgspec
 
 from primbench.errors import FileError, PrimbenchError
 from primbench.measurement import notebook
+from primbench.results.alike import Alike
 from primbench.results.record import HEADINGS, SCHEMA_VERSION, Header, Line, Record, Worker, as_it_was
 from primbench.system.jsonlines import UNREADABLE, is_compressed, whole_lines
 
@@ -110,12 +111,14 @@ def read_in_part(path: str | os.PathLike[str]) -> tuple[Results, FileError | Non
     Raises FileError where that is its header.
     """
     lines = whole_lines(Path(path))
-    results = Results(header=_header(path, next(lines, b"")), workers=[], records=[])
+    results, alike = Results(header=_header(path, next(lines, b"")), workers=[], records=[]), Alike()
     try:
         for number, text in enumerate(lines, 2):
             line = _line(path, number, text)
             if isinstance(line, Header):
                 raise FileError(f"{path}:{number}: a second header: two results files in one; keep them apart")
+            if isinstance(line, Record):
+                alike.add(line)
             results.add(line)
     except FileError as damage:
         return results, damage

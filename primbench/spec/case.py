@@ -15,7 +15,7 @@ from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+class Case(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One problem on one backend and device, and how to measure it.
 
     parameters: every field of the problem. labels: where the problem comes from (set, application, id).

@@ -11,7 +11,7 @@ from primbench.quantities import Whole
 from primbench.spec.defaults import DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S
 
 
-class Method(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Method(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
     """How to measure.
 
     cache: "hot" repeats on one set of inputs; "cold" rotates among sets that exceed twice the last-level cache.

@@ -20,7 +20,7 @@ THREAD_VARIABLES = (
 )
 
 
-class Placement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
     """Where to run, as asked.
 
     numa_node: for threads and memory both; "auto" is the device's own node, and nothing where that is not known.
