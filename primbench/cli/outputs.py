@@ -155,8 +155,10 @@ def report(
     drawn = over_time.tables(records) if curves else []
     yardsticks = [yardstick for yardstick in (roof_of(results), shown.against) if yardstick is not None]
     options = click.get_current_context().command.params
+    skipped = {each.reason for each in records if each.reason and each.status == "skipped"}
+    reasons = {reason: as_options(reason, options) for reason in skipped}
     rows = [
-        replace(each, reason=as_options(each.reason, options)) if each.reason and each.status == "skipped" else each
+        replace(each, reason=reasons[each.reason]) if each.reason and each.status == "skipped" else each
         for each in records
     ]
     if sort:

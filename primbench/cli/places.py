@@ -13,9 +13,10 @@ from primbench.errors import FileError
 from primbench.results import file as results_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from primbench.results.file import Results
+    from primbench.results.record import Record
 
 
 class NamedRuns(NamedTuple):
@@ -29,19 +30,22 @@ class NamedRuns(NamedTuple):
     runs: list[Results]
 
 
-def read_places(texts: Sequence[str], *, may_be_empty: bool = False) -> list[NamedRuns]:
-    """Every place with all of its runs. may_be_empty: whether a run without records is one.
+def read_places(
+    texts: Sequence[str], *, may_be_empty: bool = False, is_whole: Callable[[Record], bool] | None = None
+) -> list[NamedRuns]:
+    """Every place with all of its runs. may_be_empty: whether a run without records is one. is_whole: as read() has it.
 
     Raises FileError, also for a place that holds no run.
     """
     return [
-        _read_place(text, label, may_be_empty=may_be_empty) for text, label in zip(texts, labels(texts), strict=True)
+        _read_place(text, label, may_be_empty=may_be_empty, is_whole=is_whole)
+        for text, label in zip(texts, labels(texts), strict=True)
     ]
 
 
-def _read_place(text: str, label: str, *, may_be_empty: bool) -> NamedRuns:
+def _read_place(text: str, label: str, *, may_be_empty: bool, is_whole: Callable[[Record], bool] | None) -> NamedRuns:
     files = [str(each) for each in runs_of(place_of(text))]
-    runs = [results_file.read(each) for each in files]
+    runs = [results_file.read(each, is_whole) for each in files]
     for file, found in zip(files, runs, strict=True):
         if not found.records and not may_be_empty:
             raise FileError(f"{file}: holds no records: the run ended before its first case did")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
 
+from primbench.baselines.roof import ROOF
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE, parsed
 from primbench.cli.options import Exports, TableOptions
@@ -17,9 +19,15 @@ from primbench.cli.places import as_one, read_places
 from primbench.cli.request import RequestCommand, argument, option, part, typed
 from primbench.errors import InvalidRequest
 from primbench.report import chosen, steps
+from primbench.report.table import MOST_ROWS
 from primbench.report.watch import to_text
 from primbench.results import file as results_file
 from primbench.watching.kept import is_kept, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from primbench.results.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +67,7 @@ def _show(asked: ShowFile) -> None:
 
 
 def _show_records(file: str, asked: ShowFile) -> None:
-    (place,) = read_places([file])
+    (place,) = read_places([file], is_whole=None if _needs_all(asked) else _shown())
     check_outputs(asked.exports, place.files, against=asked.shown.against)
     say_unknown(*place.runs)
     results = as_one(place)
@@ -69,6 +77,22 @@ def _show_records(file: str, asked: ShowFile) -> None:
     else:
         found = replace(results, records=records)
         report(found, asked.shown, asked.exports, sort=asked.sort, columns=asked.columns or (), curves=True)
+
+
+def _needs_all(asked: ShowFile) -> bool:
+    """Whether more of a file is asked for than the first rows of its tables."""
+    return bool(asked.steps or asked.only or asked.sort or any(asked.exports.files.values()))
+
+
+def _shown() -> Callable[[Record], bool]:
+    """Tells of which records something is shown: their rows, what they add up to, the roof, and curves."""
+    is_row = results_file.first_of_each(MOST_ROWS)
+
+    def is_shown(record: Record) -> bool:
+        labels = record.case.labels
+        return is_row(record) or record.case.method.over_time or "count" in labels or labels.get("set") == ROOF
+
+    return is_shown
 
 
 def _show_watched(file: str) -> None:
