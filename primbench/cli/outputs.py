@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from primbench.cli.options import Exports, Here, Recorded, TableOptions
     from primbench.report.document import Document
     from primbench.results.file import Results
+    from primbench.results.record import Record
     from primbench.spec.case import Case
 
 
@@ -154,13 +155,7 @@ def report(
     records, workers, unit = results.records, results.workers, shown.time_unit
     drawn = over_time.tables(records) if curves else []
     yardsticks = [yardstick for yardstick in (roof_of(results), shown.against) if yardstick is not None]
-    options = click.get_current_context().command.params
-    skipped = {each.reason for each in records if each.reason and each.status == "skipped"}
-    reasons = {reason: as_options(reason, options) for reason in skipped}
-    rows = [
-        replace(each, reason=reasons[each.reason]) if each.reason and each.status == "skipped" else each
-        for each in records
-    ]
+    rows = _as_asked(records)
     if sort:
         rows = chosen.in_order(rows, sort, yardsticks)
     made = table.tables(rows, workers, unit, yardsticks, wanted=columns)
@@ -171,6 +166,17 @@ def report(
         lambda: "\n".join(map(table.text, [*made, *step_totals(records), *drawn])),
         exports,
     )
+
+
+def _as_asked(records: Sequence[Record]) -> list[Record]:
+    """Those that were skipped with reasons in the words of the command's options."""
+    options = click.get_current_context().command.params
+    skipped = {each.reason for each in records if each.reason and each.status == "skipped"}
+    reasons = {reason: as_options(reason, options) for reason in skipped}
+    return [
+        replace(each, reason=reasons[each.reason]) if each.reason and each.status == "skipped" else each
+        for each in records
+    ]
 
 
 def save(name: str, results: Results) -> None:
