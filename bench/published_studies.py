@@ -39,8 +39,9 @@ from msgspec.structs import replace
 import primbench.suites as suites
 from primbench.compare.claims import answer
 from primbench.compare.pairs import compare
-from primbench.report import plain, table
+from primbench.report import plain
 from primbench.report.document import Note, Table
+from primbench.report.formats import markdown
 from primbench.report.published import estimate_of, shown_claim
 from primbench.report.verdicts import shown_estimate
 from primbench.results import file as results_file
@@ -199,7 +200,7 @@ def main() -> None:
     ending = ["--until", "settled", "--time-budget", asked.budget] if asked.budget else []
     with tempfile.TemporaryDirectory() as folder:
         found = _found(asked.named or repeated, [*ending, *others], asked.keep, Path(folder))
-        print(table.markdown(shown_of(found)), flush=True)
+        print(markdown.of_table(shown_of(found)), flush=True)
         if asked.into:
             asked.into.write_text(in_page(found, asked.into.read_text()))
 

@@ -78,14 +78,13 @@ def show(
     sides: what was compared, which is in the files.
     """
     from primbench.experiments import selftest
+    from primbench.report import compared
     from primbench.report import comparison as words
-    from primbench.report import page
 
     known = selftest.notes(comparison, files[-1].header.environment)
     comparison = replace(comparison, notes=[*comparison.notes, *known])
-    made = partial(page.of_comparison, comparison, sides, files)
-    found = words.document(comparison, gate, made, every_row=every_row)
-    publish(found, lambda: words.text(comparison, every_row=every_row), exports)
+    made = partial(compared.page, comparison, sides, files)
+    publish(words.document(comparison, gate, made, every_row=every_row), exports)
     pass_or_exit(comparison, gate)
 
 

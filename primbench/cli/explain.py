@@ -56,7 +56,6 @@ def _explain(asked: ExplainSteps) -> None:
     from primbench.cli.measuring import exit_as
     from primbench.cli.outputs import publish
     from primbench.report import explained as words
-    from primbench.report import page
     from primbench.system.jsonlines import SUFFIXES
 
     files, here = asked.files, asked.here
@@ -64,8 +63,7 @@ def _explain(asked: ExplainSteps) -> None:
     if any(recorded) and not all(recorded):
         raise InvalidRequest("suites and results files in one: explain them one after the other")
     steps, records = _of_results(files, here) if all(recorded) else _of_suites(files, here)
-    document = words.document(steps, lambda: page.of_steps(steps))
-    publish(document, lambda: words.text(steps), here.exports)
+    publish(words.document(steps), here.exports)
     exit_as(None, records)
 
 

@@ -6,6 +6,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import click
+
 from primbench import backends
 from primbench.cli.completing import complete
 from primbench.cli.echo import say
@@ -19,8 +21,8 @@ from primbench.experiments import numa
 from primbench.experiments.numa import CPU
 from primbench.experiments.numa_analysis import analyse
 from primbench.numa import scan
-from primbench.report import html, page
-from primbench.report.numa import text
+from primbench.report import html, text
+from primbench.report import numa as words
 from primbench.report.plain import json_of
 from primbench.results.file import Results
 from primbench.results.writer import header
@@ -100,8 +102,9 @@ def _run(asked: MeasureNodes) -> None:
     result = analyse(
         axes, found, results.records, missing=missing, size_bytes=size_bytes, rounds=asked.rounds, seed=asked.seed
     )
-    pictures = {asked.page: lambda: html.write(page.of_nodes(result, results))}
-    put_out({asked.json: lambda: json_of(result)} | pictures, lambda: text(result, found))
+    pictures = {asked.page: lambda: html.write(words.page(result, results))}
+    exports = {asked.json: lambda: json_of(result)} | pictures
+    put_out(exports, lambda: text.write(words.document(result, found)), click.echo)
     exit_as(ended, results.records)
 
 

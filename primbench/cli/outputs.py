@@ -19,8 +19,9 @@ from primbench.cli.as_typed import as_options, kernels_options
 from primbench.cli.echo import say
 from primbench.cli.options import Resumable
 from primbench.errors import FileError, InvalidRequest
-from primbench.report import chosen, export, over_time, table, written
+from primbench.report import chosen, export, over_time, table, text, written
 from primbench.report.columns import WIDEST
+from primbench.report.document import Document, Section
 from primbench.report.explained import step_totals
 from primbench.report.plain import printable
 from primbench.system import outputs
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from primbench.baselines.yardstick import Yardstick
     from primbench.cli.options import Exports, Here, Recorded, TableOptions
-    from primbench.report.document import Document
     from primbench.results.file import Results
     from primbench.results.record import Record
     from primbench.spec.case import Case
@@ -161,11 +161,9 @@ def report(
     made = table.tables(rows, workers, unit, yardsticks, wanted=columns)
     if columns:
         made = chosen.with_columns(made, columns)
-    publish(
-        export.document(results, unit, yardsticks),
-        lambda: "\n".join(map(table.text, [*made, *step_totals(records), *drawn])),
-        exports,
-    )
+    parts = [*made, *step_totals(records), *drawn]
+    printed = Document("", None, lambda: [Section("", parts)])
+    publish(export.document(results, unit, yardsticks), exports, printed)
 
 
 def _as_asked(records: Sequence[Record]) -> list[Record]:
@@ -187,13 +185,13 @@ def save(name: str, results: Results) -> None:
         say(f"Not saved as {name}: nothing was measured", err=True)
 
 
-def publish(document: Document, text: Callable[[], str], exports: Exports) -> None:
-    """Print a finding and write its exports, as put_out() does."""
+def publish(document: Document, exports: Exports, printed: Document | None = None) -> None:
+    """Print a document and write its exports, as put_out() does. printed: what is printed in its place."""
     formats = written.known()
     made: dict[str | None, Callable[[], str | bytes]] = {
         path: partial(formats[name].write, document) for name, path in exports.files.items()
     }
-    put_out(made, text, click.echo)  # in colour: its words steer no terminal
+    put_out(made, lambda: text.write(printed or document), click.echo)  # in colour: its words steer no terminal
 
 
 def put_out(

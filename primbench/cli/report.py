@@ -17,7 +17,7 @@ from primbench.compare.runs import side_of
 from primbench.compare.sides import sides_of
 from primbench.errors import InvalidRequest
 from primbench.experiments.why.inquiry import recalled
-from primbench.report import html, measured, page, why
+from primbench.report import compared, html, measured, why
 from primbench.report.plain import printable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from primbench.cli.places import NamedRuns
     from primbench.compare.sides import Side
-    from primbench.report.document import Page
+    from primbench.report.document import Document
     from primbench.results.file import Results
 
 
@@ -54,22 +54,22 @@ def _report(asked: DrawFiles) -> None:
         say(printable(f"Written: {asked.page}"), err=True)
 
 
-def _page(places: Sequence[NamedRuns], baseline: str | None) -> Page:
+def _page(places: Sequence[NamedRuns], baseline: str | None) -> Document:
     first, *others = places
     if others:
-        return page.of_pages([(other.label, _beside(first, other)) for other in others], first.label)
+        return compared.pages([(other.label, _beside(first, other)) for other in others], first.label)
     study = as_one(first).header.study
     if study and study.why and baseline is None and len(first.runs) == 1:
         return _why_page(first)
     return _one_page(first, baseline)
 
 
-def _why_page(place: NamedRuns) -> Page:
+def _why_page(place: NamedRuns) -> Document:
     found = why.page(recalled(place.runs[0]), place.label)
-    return replace(found, sections=[*found.sections, measured.again(place.runs)])
+    return replace(found, sections=lambda: [*found.sections(), measured.again(place.runs)])
 
 
-def _one_page(first: NamedRuns, baseline: str | None) -> Page:
+def _one_page(first: NamedRuns, baseline: str | None) -> Document:
     results = as_one(first)
     sides = [*sides_of(results).values()]
     if len(sides) > 1 and len(first.runs) == 1:
@@ -79,18 +79,18 @@ def _one_page(first: NamedRuns, baseline: str | None) -> Page:
     if baseline is not None:
         raise InvalidRequest(f"--baseline {baseline}: {first.files[0]} holds no two arms")
     roof = roof_of(results)
-    return page.of_results(results, [roof] if roof else [], first.label, first.runs)
+    return measured.page(results, [roof] if roof else [], first.label, first.runs)
 
 
-def _beside(one: NamedRuns, other: NamedRuns) -> Page:
+def _beside(one: NamedRuns, other: NamedRuns) -> Document:
     """Raises InvalidRequest where a file is of several arms, or the two hold unequal cases."""
     sides = [side_of(each.runs, each.label) for each in (one, other)]
     comparison = compare_runs(one.runs, other.runs, (one.label, other.label), (one.files[-1], other.files[-1]))
-    return page.of_comparison(comparison, sides, [*one.runs, *other.runs], f"{other.label} against {one.label}")
+    return compared.page(comparison, sides, [*one.runs, *other.runs], f"{other.label} against {one.label}")
 
 
-def _study_page(results: Results, sides: Sequence[Side], file: str, baseline: str | None) -> Page:
-    return page.of_comparison(compare(results, baseline), sides, [results], file)
+def _study_page(results: Results, sides: Sequence[Side], file: str, baseline: str | None) -> Document:
+    return compared.page(compare(results, baseline), sides, [results], file)
 
 
 command = RequestCommand(

@@ -54,7 +54,7 @@ def _show(found: Results, comparison: Comparison, exports: Exports, gate: Gate) 
     from primbench.report import selftest as words
 
     tested = selftest.self_test(found, comparison)
-    publish(words.document(tested), lambda: words.text(tested), exports)
+    publish(words.document(tested), exports)
     say(f"Kept in {selftest.keep(tested)}", err=True)
 
 

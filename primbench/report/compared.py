@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from primbench.compare.sides import identity
+from primbench.report import measured
 from primbench.report.cautions import cautions
 from primbench.report.comparison import left_out, notes_of
-from primbench.report.document import Column, Note, Section, Table
+from primbench.report.document import Column, Document, Note, Section, Table
 from primbench.report.figures.forest import forest
 from primbench.report.figures.strips import strips
 from primbench.report.figures.tails import tails
-from primbench.report.measured import single_calls
+from primbench.report.fleet_changes import named
+from primbench.report.headline import headline, tone
 from primbench.spec.naming import name_of
 
 if TYPE_CHECKING:
@@ -21,7 +24,8 @@ if TYPE_CHECKING:
 
     from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison
     from primbench.compare.sides import Side
-    from primbench.report.document import Figure
+    from primbench.report.document import Figure, Tone
+    from primbench.results.file import Results
 
 MOST_CASES = 24  # drawn one by one
 
@@ -81,7 +85,7 @@ def _slow_calls(comparison: Comparison, sides: Sequence[Side]) -> Iterator[Figur
     """Of cases whose slow calls are themselves a finding."""
     decided = [each for each in _decided(comparison) if (found := each[0].case.known_problem()) and found.has_tails]
     for case, _ in decided[:MOST_CASES]:
-        samples = {side.name: single_calls(side.cases.get(identity(case.case), [])) for side in sides}
+        samples = {side.name: measured.single_calls(side.cases.get(identity(case.case), [])) for side in sides}
         if figure := tails(f"{name_of(case.case)}: slow calls", samples):
             yield figure
     yield from _left_out(decided)
@@ -90,3 +94,58 @@ def _slow_calls(comparison: Comparison, sides: Sequence[Side]) -> Iterator[Figur
 def _left_out(cases: Sequence[object]) -> Iterator[Note]:
     if len(cases) > MOST_CASES:
         yield Note(f"Drawn are the {MOST_CASES} of {len(cases)} cases that differ most.")
+
+
+def page(comparison: Comparison, sides: Sequence[Side], files: Sequence[Results], title: str = "") -> Document:
+    """Of arms, or of files that are set beside each other. sides: what was compared, which is in the files."""
+    parts = [*sections(comparison, sides)]
+    for results in files:
+        parts += measured.sections(results, is_folded=True)
+    for results in files[:1]:
+        parts += measured.places(results)
+    parts.append(measured.again(files))
+    answer = Note(_answer(comparison, files), tone=tone(comparison))
+    return Document(measured.title_of(title, *files), answer, lambda: parts)
+
+
+def _answer(comparison: Comparison, files: Sequence[Results]) -> str:
+    """Where nothing was compared, also what became of the cases."""
+    found = [] if comparison.decided else [measured.answer(results) for results in files]
+    return " ".join([headline(comparison), *found])
+
+
+def pages(each: Sequence[tuple[str, Document]], against: str) -> Document:
+    """Of several that are set against one, each with its name, by which sections say of which they are.
+
+    The answer of each stands in its first section.
+    """
+    if len(each) == 1:
+        return each[0][1]
+    sections = [
+        replace(section, title=f"{name}: {section.title}", parts=[*([] if number else _told(one)), *section.parts])
+        for name, one in each
+        for number, section in enumerate(one.sections())
+    ]
+    answers = [(name, one.answer) for name, one in each if one.answer]
+    title = f"{named([name for name, _ in each])} against {against}"
+    return Document(title, _of_several(answers, against), lambda: sections)
+
+
+_OF_SEVERAL: dict[Tone, str] = {
+    "worse": "something is slower, or fails more often, in",
+    "open": "not all is told of",
+    "fine": "nothing is slower in",
+}
+"""What is said of those whose answers have that tone, the worst first."""
+
+
+def _of_several(answers: Sequence[tuple[str, Note]], against: str) -> Note:
+    of_tone = {tone: [name for name, answer in answers if answer.tone == tone] for tone in _OF_SEVERAL}
+    clauses = [f"{_OF_SEVERAL[tone]} {named(names)}" for tone, names in of_tone.items() if names]
+    worst = next((tone for tone, names in of_tone.items() if names), None)
+    return Note(f"{len(answers)} against {against}: {'; '.join(clauses)}.", tone=worst)
+
+
+def _told(page: Document) -> list[Note]:
+    answer = page.answer
+    return [Note(answer.words, "warning" if answer.tone in ("worse", "open") else "plain")] if answer else []

@@ -11,12 +11,11 @@ from msgspec.structs import asdict
 from primbench.compare.gate import SLOWER, Gate
 from primbench.compare.ratio import MOST_UNSEEN, WITHIN_MARGIN
 from primbench.compare.shown import shown_interval, shown_ratio
-from primbench.report import table
 from primbench.report.arm_tables import arm_tables
 from primbench.report.cautions import cautions
 from primbench.report.checks import checks
 from primbench.report.differing import beside, effect
-from primbench.report.document import Document, Note, Table, typed
+from primbench.report.document import Document, Note, Section, typed
 from primbench.report.headline import headline, tone, what_is_judged
 from primbench.report.learnt import learnt
 from primbench.report.published import published_table
@@ -32,18 +31,13 @@ if TYPE_CHECKING:
 
     from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Explanation
     from primbench.compare.ratio import Estimate
-    from primbench.report.document import Page
+    from primbench.report.document import Table
 
 MOST_EXPLAINED = 5
 
 
-def text(comparison: Comparison, *, every_row: bool = False) -> str:
-    """The comparison as text for a terminal. every_row: however many cases there are."""
-    return table.texts(_parts(comparison, every_row=every_row))
-
-
 def document(
-    comparison: Comparison, gate: Gate = SLOWER, page: Callable[[], Page] | None = None, *, every_row: bool = False
+    comparison: Comparison, gate: Gate = SLOWER, page: Callable[[], Document] | None = None, *, every_row: bool = False
 ) -> Document:
     """A row an estimate: times in seconds, ratios of times.
 
@@ -52,22 +46,23 @@ def document(
     """
     again = [comparison.again] if comparison.again else []
     return Document(
+        title=f"{', '.join(arm.name for arm in comparison.arms)} against {comparison.baseline}",
+        answer=Note(headline(comparison), tone=tone(comparison)),
+        beside=[*left_out(comparison)],
+        sections=lambda: _sections(comparison, every_row=every_row),
         rows=lambda: [row for arm in [*comparison.arms, *again] for row in flat(comparison.baseline, arm)],
-        parts=lambda: _parts(comparison, every_row=every_row),
         checks=lambda: checks(comparison, gate),
         value={"headline": headline(comparison)} | asdict(comparison),
         page=page,
     )
 
 
-def _parts(comparison: Comparison, *, every_row: bool) -> list[Table | Sequence[Note]]:
+def _sections(comparison: Comparison, *, every_row: bool) -> list[Section]:
+    """What has to be known before any verdict, the tables, and what else was found."""
     published = published_table(comparison)
-    return [
-        *_first(comparison),
-        *_tables(comparison, every_row=every_row),
-        *([published] if published else []),
-        [*map(Note, comparison.notes)],
-    ]
+    tables = [*_tables(comparison, every_row=every_row), *([published] if published else [])]
+    notes = Section("", [*map(Note, comparison.notes)])
+    return [*(Section("", caution) for caution in cautions(comparison)), Section("", tables), notes]
 
 
 def flat(baseline: str, arm: ArmComparison) -> Iterator[dict[str, object]]:
@@ -127,12 +122,6 @@ def notes_of(arm: ArmComparison, comparison: Comparison) -> Iterator[Note]:
         yield from map(Note, step(arm.step, comparison.baseline, arm.name))
     if any(each.pairs for each in arm.estimates):
         yield from (*map(Note, effect(arm, comparison)), *_explanations(arm))
-
-
-def _first(comparison: Comparison) -> Iterator[Sequence[Note]]:
-    """The answer, then what has to be known before any verdict."""
-    yield [Note(headline(comparison), tone=tone(comparison)), *left_out(comparison)]
-    yield from cautions(comparison)
 
 
 def _reasons(arm: ArmComparison) -> Iterator[Note]:

@@ -1,6 +1,6 @@
-"""What a finding comes to, before it is written in some format: rows, tables with words around them, and the whole.
+"""What a command has to say: sections of notes, tables and figures, for people, and rows and checks for programs.
 
-A page is the same with pictures: sections of notes, tables and figures. Numbers are values with a format.
+Numbers are values with a format wherever they stand.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from primbench.units import UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from xml.etree.ElementTree import Element
 
 State = Literal["passed", "failed", "open"]
@@ -164,7 +164,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """is_folded: whether its parts are shown when asked for only."""
+    """title: "" of what needs none, as a paragraph. is_folded: whether its parts are shown when asked for only."""
 
     title: str
     parts: Sequence[Note | Figure | Table]
@@ -172,26 +172,40 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Page:
-    """title: what it is of. answer: in a sentence, what was found. tone: None where that is neither good nor bad."""
-
-    title: str
-    answer: str
-    sections: Sequence[Section]
-    tone: Tone | None = None
-
-
-@dataclass(frozen=True)
 class Document:
-    """rows: flat, times in seconds, None where a value is unknown. parts: tables, and notes before and after them in
-    paragraphs of a line each; the first is the answer where it is a note.
+    """What a command has to say. All but the answer is made when a format asks for it.
 
-    checks: one a case. value: the whole, which msgspec can encode. All others are made when a format asks for them.
-    page: None where there is no more to show than parts.
+    title: what it is of. answer: what was found, in a sentence; None where the sections say it. beside: what is said
+    with the answer. rows: flat, times in seconds, None where a value is unknown. checks: one a case. value: the whole,
+    which msgspec can encode. page: what a page shows in place of the sections, with pictures; None where there is no
+    more to show.
     """
 
-    rows: Callable[[], Sequence[Mapping[str, object]]]
-    parts: Callable[[], Iterable[Table | Sequence[Note]]]
-    checks: Callable[[], Sequence[Check]]
-    value: object
-    page: Callable[[], Page] | None = None
+    title: str
+    answer: Note | None
+    sections: Callable[[], Iterable[Section]]
+    rows: Callable[[], Sequence[Mapping[str, object]]] = list
+    checks: Callable[[], Sequence[Check]] = list
+    value: object = None
+    page: Callable[[], Document] | None = None
+    beside: Sequence[Note] = ()
+
+    def blocks(self) -> Iterator[Table | list[Note]]:
+        """Tables, those of figures included, and the paragraphs before and after them, none of which is empty."""
+        yield from _blocks([*([self.answer] if self.answer else []), *self.beside])
+        for section in self.sections():
+            yield from _blocks([*([Note(section.title)] if section.title else []), *section.parts])
+
+
+def _blocks(parts: Sequence[Note | Figure | Table]) -> Iterator[Table | list[Note]]:
+    paragraph: list[Note] = []
+    for part in parts:
+        if isinstance(part, Note):
+            paragraph.append(part)
+            continue
+        if paragraph:
+            yield paragraph
+        paragraph = []
+        yield part.numbers if isinstance(part, Figure) else part
+    if paragraph:
+        yield paragraph

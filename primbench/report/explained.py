@@ -11,9 +11,8 @@ from msgspec.structs import asdict
 from primbench.decompose.parts import part_of
 from primbench.decompose.sums import LAUNCHES, PYTHON, STEP, UNEXPLAINED, totals
 from primbench.doctor.cause import listed
-from primbench.report import table
 from primbench.report.columns import PLACEMENT
-from primbench.report.document import Document, Note, Table
+from primbench.report.document import Document, Note, Section, Table
 from primbench.units import UNKNOWN, format_percent, format_time
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from primbench.decompose.sums import Explained, Number, SumRow
     from primbench.decompose.timed import Timed
-    from primbench.report.document import Page
+    from primbench.report.document import Figure
     from primbench.results.record import Record
 
 WHAT = {
@@ -38,25 +37,33 @@ MOST_OTHERS = 6
 MUCH = 0.1  # of a step
 
 
-def text(steps: Sequence[tuple[str, Explained]]) -> str:
-    """steps: each with its title."""
-    told = [[Note(caution, "warning")] for title, each in steps if (caution := _too_busy(title, each))]
-    return table.texts([*told, *_parts(steps)])
-
-
-def document(steps: Sequence[tuple[str, Explained]], page: Callable[[], Page] | None = None) -> Document:
-    """A row for each part of the time of each step, in seconds."""
+def document(steps: Sequence[tuple[str, Explained]]) -> Document:
+    """A row for each part of the time of each step, in seconds. steps: each with its title."""
+    cautions = [Note(caution, "warning") for title, each in steps if (caution := _too_busy(title, each))]
     return Document(
+        title=", ".join(title for title, _ in steps),
+        answer=None,
+        sections=lambda: [
+            *(Section("", [caution]) for caution in cautions),
+            *(Section("", [numbers(title, each), _waterfall(each)]) for title, each in steps),
+        ],
         rows=lambda: [{"step": title} | asdict(row) for title, each in steps for row in each.rows],
-        parts=lambda: _parts(steps),
-        checks=list,
         value=[{"step": title} | asdict(each) for title, each in steps],
-        page=page,
+        page=lambda: page(steps),
     )
 
 
-def _parts(steps: Sequence[tuple[str, Explained]]) -> list[Table]:
-    return [part for title, each in steps for part in (numbers(title, each), _waterfall(each))]
+def page(steps: Sequence[tuple[str, Explained]]) -> Document:
+    """Of steps that were taken apart, each with its title."""
+    sections = [Section(title, [*drawn(title, each), numbers(title, each)]) for title, each in steps]
+    return Document(", ".join(title for title, _ in steps), Note(answer(steps)), lambda: sections)
+
+
+def drawn(title: str, found: Explained) -> list[Figure]:
+    """Where the time of a step goes, if anything of it was measured."""
+    from primbench.report.figures.step import step  # which a table need not wait for
+
+    return [figure for figure in [step(f"{title}: where its time goes", found)] if figure]
 
 
 def answer(steps: Sequence[tuple[str, Explained]]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.report.columns import figures_beside
-from primbench.report.document import Check, Document
+from primbench.report.document import Check, Document, Section
 from primbench.report.explained import step_totals
 from primbench.report.table import tables
 from primbench.results.summary import flat
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from primbench.baselines.yardstick import Yardstick
-    from primbench.report.document import Page, State
+    from primbench.report.document import State
     from primbench.results.file import Results
     from primbench.results.record import Record
     from primbench.units import TimeUnit
@@ -30,14 +30,18 @@ def document(results: Results, time_unit: TimeUnit | None = None, yardsticks: Se
     """
     records = results.records
 
-    def pictures() -> Page:
-        from primbench.report import page  # which a table need not wait for
+    def pictures() -> Document:
+        from primbench.report import measured  # which a table need not wait for
 
-        return page.of_results(results, yardsticks)
+        return measured.page(results, yardsticks)
 
     return Document(
+        title="records",
+        answer=None,
+        sections=lambda: [
+            Section("", [*tables(records, results.workers, time_unit, yardsticks), *step_totals(records)])
+        ],
         rows=lambda: [flat(record) | figures_beside(record, yardsticks) for record in records],
-        parts=lambda: [*tables(records, results.workers, time_unit, yardsticks), *step_totals(records)],
         checks=lambda: list(map(_check, records)),
         value=results,
         page=pictures,

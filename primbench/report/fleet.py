@@ -8,9 +8,8 @@ from msgspec.structs import asdict
 
 from primbench.compare.shown import shown_ratio
 from primbench.fleet.outliers import FEWEST
-from primbench.report import table
 from primbench.report.deviations import in_words
-from primbench.report.document import Check, Document, Note, Table
+from primbench.report.document import Check, Document, Note, Section, Table
 from primbench.report.environment import shown
 from primbench.report.fleet_changes import MOST_NAMES, changes_table, named
 from primbench.report.verdicts import heading, signed
@@ -35,16 +34,13 @@ FORMATS: dict[str, Callable[[float], str]] = {
 TELLING = 10.0  # a node has to be so many times as slow to stand out: too few nodes for their scatter
 
 
-def text(fleet: Fleet) -> str:
-    """The fleet as text for a terminal."""
-    return table.texts(_parts(fleet))
-
-
 def document(fleet: Fleet) -> Document:
     """A row a case and metric: times in seconds, ratios of times. A check a node, missing ones included."""
     return Document(
+        title="primbench",
+        answer=Note(headline(fleet)),
+        sections=lambda: [part for each in _with_links(fleet) for part in _sections(each)],
         rows=lambda: [row for each in _with_links(fleet) for row in _rows(each)],
-        parts=lambda: _parts(fleet),
         checks=lambda: [check for each in _with_links(fleet) for check in _checks(each)],
         value={"headline": headline(fleet)} | asdict(fleet),
     )
@@ -137,13 +133,10 @@ def _slowest(fleet: Fleet, slow: Sequence[NodeFindings]) -> str:
     return f"slower: {who} {shown_ratio(worst.ratio)} times as long{whose} in {case}{likely}"
 
 
-def _parts(fleet: Fleet) -> list[Table | Sequence[Note]]:
-    return [[Note(headline(fleet))], *(part for each in _with_links(fleet) for part in _found(each))]
-
-
-def _found(fleet: Fleet) -> list[Table | Sequence[Note]]:
+def _sections(fleet: Fleet) -> list[Section]:
     changes = [changes_table(fleet, fleet.against)] if fleet.against else []
-    return [_table(fleet), *changes, [*map(Note, _of_nodes(fleet))], [*_notes(fleet)]]
+    tables = Section("", [_table(fleet), *changes])
+    return [tables, Section("", [*map(Note, _of_nodes(fleet))]), Section("", [*_notes(fleet)])]
 
 
 def _table(fleet: Fleet) -> Table:

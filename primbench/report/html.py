@@ -9,30 +9,32 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from primbench.measurement import Samples
 from primbench.report.columns import Noise
-from primbench.report.document import Figure, Note
+from primbench.report.document import Figure, Note, Section
 from primbench.report.html_style import SCRIPT, STYLE
 from primbench.report.plain import lines, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from primbench.report.document import Column, Page, Section, Table
+    from primbench.report.document import Column, Document, Table
 
 MOST_LETTERS = 28  # of a cell on one line
 _SCRIPT_HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
 POLICY = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_SCRIPT_HASH}'"
 
 
-def write(page: Page) -> str:
+def write(document: Document) -> str:
     """The whole file. Words of files and programs are text in it, never markup."""
+    page = document.page() if document.page else document
     html = Element("html", {"lang": "en"})
     _head(html, page)
     body = SubElement(html, "body")
     header = SubElement(body, "header")
     add(header, "p", page.title, look="of")
-    add(header, "h1", page.answer, look=page.tone or "")
+    answer = page.answer or Note(page.title)
+    add(header, "h1", answer.words, look=answer.tone or "")
     main = Element("main")
-    named = [(section, f"part-{number}") for number, section in enumerate(page.sections, 1)]
+    named = [(section, f"part-{number}") for number, section in enumerate(_titled(page), 1)]
     _contents(body, named)
     body.append(main)
     for section, name in named:
@@ -49,7 +51,15 @@ def add(parent: Element, tag: str, words: str = "", *, look: str = "", **attribu
     return element
 
 
-def _head(html: Element, page: Page) -> None:
+def _titled(page: Document) -> list[Section]:
+    """Its sections; those without a title are one."""
+    every = [*page.sections()]
+    titled = [each for each in every if each.title]
+    parts = [*page.beside, *(part for each in every if not each.title for part in each.parts)]
+    return [*([Section("Found", parts)] if parts else []), *titled]
+
+
+def _head(html: Element, page: Document) -> None:
     head = SubElement(html, "head")
     SubElement(head, "meta", {"charset": "utf-8"})
     SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": POLICY})

@@ -226,3 +226,11 @@ def _cell_lines(cell: str, most: int) -> list[str]:
     return textwrap.wrap(
         cell, max(most, NARROWEST), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     ) or [""]
+
+
+def tabulated(rows: Sequence[Sequence[str]], format_name: str, headings: Sequence[str] = ()) -> str:
+    """As wide as the cells are, all columns but the last right-aligned. format_name: of tabulate."""
+    from tabulate import tabulate
+
+    align = ["right"] * (len(rows[0] if rows else headings) - 1) + ["left"]
+    return tabulate(rows, headers=headings, tablefmt=format_name, colalign=align, disable_numparse=True)

@@ -11,8 +11,9 @@ import msgspec
 
 from primbench import stats
 from primbench.compare.criteria import problem_of
-from primbench.report import environment, table
-from primbench.report.document import Note, Section, Table
+from primbench.decompose import sums
+from primbench.report import environment, explained, table
+from primbench.report.document import Document, Note, Section, Table
 from primbench.report.figures.heat import heat_maps
 from primbench.report.figures.roofline import rooflines
 from primbench.report.figures.sweeps import rates
@@ -144,3 +145,27 @@ def again(files: Sequence[Results]) -> Section:
         for results in files
     )
     return Section("How to do it again", [Note("\n".join(commands), "code"), *map(Note, told)])
+
+
+def page(
+    results: Results, yardsticks: Sequence[Yardstick] = (), title: str = "", files: Sequence[Results] = ()
+) -> Document:
+    """Of one file, or of several whose records are in one. title: its name. files: the several."""
+    parts = [*_step(results), *sections(results, yardsticks), *places(results), again(files or [results])]
+    return Document(title_of(title, *(files or [results])), Note(answer(results)), lambda: parts)
+
+
+def _step(results: Results) -> list[Section]:
+    """Where the time of a step goes, where the file has its parts."""
+    steps = {place: sums.explained(records) for place, records in explained.places(results.records).items()}
+    figures = [
+        each for place, found in steps.items() if found for each in explained.drawn(f"The step {place}".rstrip(), found)
+    ]
+    return [Section("Where the time of the step goes", figures)] if figures else []
+
+
+def title_of(name: str, *files: Results) -> str:
+    """The name, else that of the study, and the days on which it was measured."""
+    study = next((results.header.study for results in files if results.header.study), None)
+    told = name or (study.title if study else "")
+    return ", ".join(filter(None, [told, *dict.fromkeys(results.header.started_utc[:10] for results in files)]))

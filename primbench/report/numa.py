@@ -15,8 +15,7 @@ from primbench.experiments.numa import (
     Matrix,
     Nearness,
 )
-from primbench.report import table
-from primbench.report.document import Column, Note, Table
+from primbench.report.document import Column, Document, Note, Section, Table
 from primbench.suites.numa import CHASE, LAUNCH
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_percent, format_time, rate_column
@@ -25,15 +24,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from primbench.numa.topology import Topology
+    from primbench.results.file import Results
 
 
-def text(affinity: Affinity, topology: Topology) -> str:
+def document(affinity: Affinity, topology: Topology) -> Document:
     """topology: for the names of GPUs."""
     devices = dict.fromkeys(matrix.device for matrix in affinity.matrices)
     names = {gpu.device: gpu.name for gpu in topology.gpus or [] if gpu.name}
     tables = itertools.chain.from_iterable(_tables(affinity, device, names.get(device)) for device in devices)
-    missing = [[Note(f"{kind} was not measured: {reason}")] for kind, reason in affinity.missing.items()]
-    return table.texts([[*map(Note, headlines(affinity))], *tables, *missing])
+    missing = [Note(f"{kind} was not measured: {reason}") for kind, reason in affinity.missing.items()]
+    sections = [Section("", [*map(Note, headlines(affinity))]), Section("", [*tables])]
+    sections += [Section("", [each]) for each in missing]
+    return Document("nodes", None, lambda: sections, value=affinity)
+
+
+def page(affinity: Affinity, results: Results) -> Document:
+    """What is near what. results: what that was found by."""
+    from primbench.report.measured import page as page_of  # which a table need not wait for
+
+    return replace(page_of(results), answer=Note(" ".join(f"{line}." for line in headlines(affinity))))
 
 
 def headlines(affinity: Affinity) -> list[str]:

@@ -6,31 +6,24 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from primbench.report import table
-from primbench.report.document import Document, Note, Table
+from primbench.report.document import Document, Note, Section, Table
 from primbench.report.verdicts import heading
 from primbench.units import UNKNOWN, format_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from primbench.experiments.selftest import KindOfCase, SelfTest
 
 
 MOST_SHARE = 1.0  # of which the number says no more
 
 
-def text(found: SelfTest) -> str:
-    """For a terminal, the answer first."""
-    return table.texts(_parts(found))
-
-
 def document(found: SelfTest) -> Document:
     """A row a kind of case."""
     return Document(
+        title="primbench",
+        answer=Note(_answer(found)),
+        sections=lambda: [Section("", [_table(found)])],
         rows=lambda: [_flat(kind) for kind in found.kinds],
-        parts=lambda: _parts(found),
-        checks=list,
         value={"headline": _answer(found)} | asdict(found),
     )
 
@@ -49,7 +42,7 @@ def _answer(found: SelfTest) -> str:
     )
 
 
-def _parts(found: SelfTest) -> list[Table | Sequence[Note]]:
+def _table(found: SelfTest) -> Table:
     minutes = list(found.kinds[0].told) if found.kinds else []
     rows = [
         [kind.primitive, heading(kind.metric), format_percent(kind.deviation), f"{kind.pair_s:.1f} s",
@@ -67,10 +60,7 @@ def _parts(found: SelfTest) -> list[Table | Sequence[Note]]:
         "told: found in four of five studies of cases of this kind alone that last as long; below a study on this "
         "machine stands how long what is undecided takes"
     )
-    return [
-        [Note(_answer(found))],
-        Table.of_rows("The host against itself", columns, rows, [about]),
-    ]
+    return Table.of_rows("The host against itself", columns, rows, [about])
 
 
 def _percent(share: float | None) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from primbench.report import layout, plain, terminal
 from primbench.report.columns import Noise, columns_of
-from primbench.report.document import Column, Note, Table, VerdictCell
+from primbench.report.document import Column, Note, Table
+from primbench.report.layout import ROW
 from primbench.report.line import line_notes
 from primbench.results.cpu_speed import SLOWED, speed
 from primbench.results.disturbances import ORDINARY_REASONS
@@ -21,13 +21,11 @@ if TYPE_CHECKING:
 
     from primbench.baselines.yardstick import Yardstick
     from primbench.measurement import Measurement
-    from primbench.report.document import Look, Tone
     from primbench.results.disturbances import Disturbance
     from primbench.spec.case import Case
 
 MOST_ROWS = 1000  # of a table; data files have all
 MOST_DISTURBANCES = 5  # a line each, below the table
-_LOOKS: dict[Tone, Literal["worse", "fine", "untold"]] = {"worse": "worse", "fine": "fine", "open": "untold"}
 SLOWED_FRACTION = 0.25  # share of samples from which on their median moves
 
 
@@ -50,59 +48,6 @@ def of_primitives(records: Iterable[Record]) -> list[list[Record]]:
     for record in records:
         found.setdefault(record.case.primitive, []).append(record)
     return list(found.values())
-
-
-def text(table: Table) -> str:
-    """The table for a terminal, no wider than that is."""
-    rows = [[*map(plain.printable, row)] for row in (table.headings, *table.rows)]
-    if most := terminal.room():
-        looks = [None, *map(_look, table.columns[-1].values)]
-        grid = "\n".join(layout.fitted(layout.cells_of(rows, looks), most))
-    else:  # tabulate pads what it knows to be headings: a convolution's twenty would not fit a screen.
-        grid = _grid(rows, "plain")
-    return "\n".join([_noted(Note(table.caption("  "))), grid, *map(_noted, table.notes)]) + "\n"
-
-
-def _look(value: object) -> Look | None:
-    return value.look if isinstance(value, VerdictCell) else None
-
-
-def texts(parts: Iterable[Table | Sequence[Note]]) -> str:
-    """Tables and the notes around them for a terminal, without paragraphs in which there is none."""
-    return "\n".join(text(part) if isinstance(part, Table) else _lines(part) for part in parts if part)
-
-
-def _lines(notes: Iterable[Note]) -> str:
-    return "".join(f"{_noted(note)}\n" for note in notes)
-
-
-def _noted(note: Note) -> str:
-    mark = "! " if note.kind == "marked" else ""
-    words = terminal.said(mark + plain.printable(note.words), [*map(plain.printable, note.command)])
-    look = _LOOKS[note.tone] if note.tone else "open" if note.kind == "marked" else None
-    return "\n".join(terminal.painted(line, look) for line in words.split("\n"))
-
-
-def markdown(part: Table | Sequence[Note]) -> str:
-    """A table, or a paragraph of notes, as GitHub renders it."""
-    return _markdown(part) if isinstance(part, Table) else "".join(f"{plain.paragraph(note.text)}\n" for note in part)
-
-
-def _markdown(table: Table) -> str:
-    columns, *rows = ([*map(plain.markdown, row)] for row in (table.headings, *table.rows))
-    parts = [
-        f"**{plain.markdown(table.caption('  '))}**",
-        _grid(rows, "pipe", columns),
-        *(plain.paragraph(note.text) for note in table.notes),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _grid(rows: list[list[str]], format_name: str, headings: Sequence[str] = ()) -> str:
-    from tabulate import tabulate
-
-    align = ["right"] * (len(rows[0] if rows else headings) - 1) + ["left"]
-    return tabulate(rows, headers=headings, tablefmt=format_name, colalign=align, disable_numparse=True)
 
 
 def _table(
@@ -129,9 +74,9 @@ def _table(
 
 def numbered(columns: Sequence[Column]) -> list[Column]:
     """With the numbers by which notes cite rows."""
-    if columns[0].heading == layout.ROW:
+    if columns[0].heading == ROW:
         return [*columns]
-    return [Column(layout.ROW, range(1, len(columns[0].values) + 1)), *columns]
+    return [Column(ROW, range(1, len(columns[0].values) + 1)), *columns]
 
 
 def _not_shown(records: Sequence[Record]) -> Iterator[Note]:

@@ -8,8 +8,7 @@ from msgspec.structs import asdict
 
 from primbench.compare.shown import shown_ratio
 from primbench.experiments.why.ingredients import Mixtures
-from primbench.report import table
-from primbench.report.document import Check, Document, Note, Page, Section, Table, typed
+from primbench.report.document import Check, Document, Note, Section, Table, typed
 from primbench.report.figures.waterfall import waterfall
 from primbench.report.step import step
 from primbench.report.verdicts import heading
@@ -19,7 +18,7 @@ from primbench.spec.naming import name_of, options_of
 from primbench.units import UNKNOWN, format_percent, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from primbench.experiments.why.conclusion import Contribution, Proof
     from primbench.experiments.why.inquiry import Inquiry
@@ -32,23 +31,21 @@ MOST_SUSPECTS = 3
 LONGEST_NAME = 40  # characters of a place in a sentence
 
 
-def text(found: Inquiry) -> str:
-    """For a terminal."""
-    return table.texts(_parts(found))
-
-
 def document(found: Inquiry) -> Document:
     """A row an ingredient."""
     return Document(
+        title=name_of(found.case),
+        answer=Note(answer(found), tone=_tone(found)),
+        beside=[*_mends(found)],
+        sections=lambda: _sections(found),
         rows=lambda: [*_flat(found)],
-        parts=lambda: _parts(found),
         checks=lambda: [_check(found)],
         value={"headline": answer(found)} | asdict(found),
         page=lambda: page(found),
     )
 
 
-def page(found: Inquiry, title: str = "") -> Page:
+def page(found: Inquiry, title: str = "") -> Document:
     """With a picture of what is proven. title: of a file, if it is of one."""
     sets = [_set(found, proof.differences) for proof in found.conclusion.proofs]
     drawn = waterfall(found.conclusion, _named(found.fast), _named(found.slow), sets)
@@ -56,7 +53,7 @@ def page(found: Inquiry, title: str = "") -> Page:
     otherwise: list[Note | Table] = [_table(found), *_steps(found), *_notes(found)]
     sections = [Section("What is proven", proven)] if proven else []
     sections.append(Section("What is otherwise", otherwise))
-    return Page(title or name_of(found.case), answer(found), sections, _tone(found))
+    return Document(title or name_of(found.case), Note(answer(found), tone=_tone(found)), lambda: sections)
 
 
 def is_slower(found: Inquiry) -> bool:
@@ -190,10 +187,9 @@ def _named(arm: Arm) -> str:
     return arm.name if len(arm.name) <= LONGEST_NAME else f"{arm.name[: LONGEST_NAME - 3]}..."
 
 
-def _parts(found: Inquiry) -> list[Table | Sequence[Note]]:
-    notes = [[each] for each in _notes(found)]
-    said = [Note(answer(found), tone=_tone(found)), *_mends(found)]
-    return [said, _table(found), [*_steps(found)], *notes]
+def _sections(found: Inquiry) -> list[Section]:
+    notes = [Section("", [each]) for each in _notes(found)]
+    return [Section("", [_table(found)]), Section("", [*_steps(found)]), *notes]
 
 
 def _table(found: Inquiry) -> Table:

@@ -33,7 +33,7 @@ from primbench.environment.difference import difference
 from primbench.errors import InvalidRequest, PrimbenchError
 from primbench.report import comparison as compared
 from primbench.report import environment as places
-from primbench.report import export, table
+from primbench.report import export, table, text
 from primbench.report.doctor import to_json, to_text
 from primbench.report.written import known
 from primbench.results import file as results_file
@@ -222,12 +222,12 @@ def spoilt(seed: int) -> bytes:
 
 def use(results: Results) -> None:
     """As `show`, `compare` and their exports do."""
-    text = [table.text(block) for block in table.tables(results.latest(), results.workers)]
-    assert text or not results.records
+    shown = [text.of_table(block) for block in table.tables(results.latest(), results.workers)]
+    assert shown or not results.records
     for each in known().values():
         each.write(export.document(results, "us"))
     found = pairs.compare(results)
-    compared.text(found)
+    text.write(compared.document(found))
     for each in known().values():
         each.write(compared.document(found))
 

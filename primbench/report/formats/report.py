@@ -13,6 +13,5 @@ WRITES = "one HTML page with pictures"
 
 def write(document: Document) -> str:
     from primbench.report import html
-    from primbench.report.page import of_parts
 
-    return html.write(document.page() if document.page else of_parts(document, "primbench"))
+    return html.write(document)

@@ -39,6 +39,8 @@ from primbench.spec.placement import Placement
 from primbench.system.cores import CpuKind
 from primbench.system.gpu import Gpu
 
+from ..report.exports import text_of
+
 MadeStudy = Callable[..., Results]
 HERE = fingerprint.collect(gpus=False)
 STUDIES = Path(__file__).parents[3] / "suites/reference/studies"
@@ -310,7 +312,7 @@ def test_few_pairs_may_miss_that_many_processes_are_slow(
     assert [] == unsettled(found, [case()])
     said = f"alike by {pairs} processes a side: if none of these was slow, up to {unseen:.1%} of a place's may be"
     said += "; 11 pairs tell of the places" * (verdict != "equivalent")
-    assert 1 == words.text(found).count(said)
+    assert 1 == text_of(words.document)(found).count(said)
 
 
 @pytest.mark.parametrize(

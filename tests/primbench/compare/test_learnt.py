@@ -13,8 +13,13 @@ from primbench.compare.pairs import compare
 from primbench.measurement import Measurement, Samples
 from primbench.measurement.learnt import Learnt
 from primbench.registry import build
-from primbench.report.comparison import text
+from primbench.report.comparison import document
 from primbench.spec.case import Case
+
+from ..report.exports import text_of
+
+text = text_of(document)
+
 
 MadeStudy = Callable[..., Any]
 SEEDS, HELD_OUT, PAIRS = 5, 256, 2

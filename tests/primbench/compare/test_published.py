@@ -12,10 +12,15 @@ from primbench.compare.comparison import Comparison
 from primbench.compare.pairs import compare
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
-from primbench.report.comparison import text
+from primbench.report.comparison import document
 from primbench.results.file import Results
 from primbench.spec.case import Case
 from primbench.spec.published import Claim, ClaimedValue, Published
+
+from ..report.exports import text_of
+
+text = text_of(document)
+
 
 SHOWN = Claim(
     id="shown",

@@ -20,7 +20,12 @@ from primbench.spec.arm import Arm
 from primbench.spec.case import Case
 from primbench.spec.study import Study
 
+from ..report.exports import text_of
+
 PAIRS, CALLS = 5, 1089
+
+
+printed = text_of(words.document)
 
 
 def samples(seconds: float) -> Samples:
@@ -78,7 +83,7 @@ def compared(dearer_s: float, slower_s: float, dice: random.Random, failing: str
     found = compare(results_of(dearer_s, slower_s, dice, failing))
     (arm,) = found.arms
     assert arm.step is not None
-    return arm.step, words.text(found)
+    return arm.step, printed(found)
 
 
 def test_a_step_is_of_the_samples_that_its_verdict_is_of() -> None:
@@ -133,7 +138,7 @@ def test_of_a_step_that_no_case_is_the_parts_together_are_compared() -> None:
     assert not step.is_whole
     assert math.isclose(step.whole.seconds, sum(each.seconds for each in step.changes), rel_tol=1e-9)
     assert ("launches", CALLS + 1) == (step.changes[0].name, step.changes[0].calls)
-    text = words.text(found)
+    text = printed(found)
     assert "the step's parts together, as the whole is no case of both: " in text
     assert "unexplained" not in text
 
@@ -158,7 +163,7 @@ def test_a_part_is_named_that_is_longer_for_certain_where_the_step_is_too_noisy_
     (step,) = [arm.step for arm in found.arms]
     assert step is not None
     assert not step.differs
-    (line,) = [line for line in words.text(found).splitlines() if "no difference of the step is certain" in line]
+    (line,) = [line for line in printed(found).splitlines() if "no difference of the step is certain" in line]
     assert "certain; of its parts: launches 1.7" in line
     assert f"({CALLS + 1} calls x 1.6" in line
 

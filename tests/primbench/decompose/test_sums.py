@@ -21,6 +21,11 @@ from primbench.results.record import Record
 from primbench.spec.captured import Captured
 from primbench.spec.case import Case
 
+from ..report.exports import text_of
+
+text = text_of(words.document)
+
+
 VIEW: dict[str, Any] = {"operator": "aten.view.default", "host_only": True}
 RELU = {"operator": "aten.relu.default", "arguments": '["float32[8]"]'}
 
@@ -99,7 +104,7 @@ def test_kernels_are_held_beside_kernels_where_all_were_traced() -> None:
         assert found is not None
         number = found.numbers[0]
         assert expected == (number.name, round(1e6 * (number.parts_s or 0)), round(1e6 * (number.step_s or 0)))
-        assert "kernels: counts x" in words.text([("A step", found)])
+        assert "kernels: counts x" in text([("A step", found)])
 
 
 def test_what_a_scripts_step_does_between_operators() -> None:
@@ -112,7 +117,7 @@ def test_what_a_scripts_step_does_between_operators() -> None:
     assert found is not None
     rows = [(row.name, round(1e3 * (row.seconds or 0.0), 6)) for row in found.rows]
     assert [("gemm", 2), (LOADING, 1), (QUEUING, 2), (PYTHON, 4), (UNEXPLAINED, 1)] == rows
-    printed = words.text([("A step", found)])
+    printed = text([("A step", found)])
     assert "Python and autograd: 1.00 ms beside each of 4 calls" in printed
     assert "1.00 ms of it for the data loader; 2.00 ms of it waiting for a CPU; no less than 4.00 ms between" in printed
     longer = explained([record("gemm", 10, Measurement(batch_s=samples(0.5e-3)), "cpu")], timed(captured))
@@ -127,7 +132,7 @@ def test_what_a_scripts_step_does_between_operators() -> None:
     assert unlike.between_s is None
     found = explained(parts, unlike)
     assert found is not None
-    assert "unexplained: 1.25 ms for each of 4 calls" in words.text([("A step", found)])
+    assert "unexplained: 1.25 ms for each of 4 calls" in text([("A step", found)])
 
 
 times = st.floats(1e-7, 1e-1)
@@ -161,7 +166,7 @@ def test_parts_that_failed_leave_a_lower_bound_and_nothing_to_explain() -> None:
     assert [("gemm", 40, 4), (OTHERS, 20, 1), (LAUNCHES, 30, 5), *unknown] == rows
     assert ({"relu: failed: a crash": 3}, None, 8) == (found.unmeasured, found.unexplained_fraction, found.calls)
     assert 430 == round(1e6 * (found.rest_s or 0))
-    printed = words.text([("A step", found)])
+    printed = text([("A step", found)])
     assert re.search(r"device +>= 60.0 us +110 us +>= 0\.545", printed)
     assert re.search(r"not measured +3 +- +-", printed)
     assert "what was not measured and what is unexplained take 430 us together" in printed
@@ -193,7 +198,7 @@ def test_what_disturbed_the_step_and_its_parts_is_told() -> None:
     found = explained([*parts, record("model", 0, held_up, "cpu")])
     assert found is not None
     assert (3e-3, {"the step", "relu"}) == (found.disturbed_s, set(found.disturbances))
-    printed = words.text([("A step", found)])
+    printed = text([("A step", found)])
     assert "! the step: it waited for a CPU during 40.0% of its time" in printed
     assert "! 3.00 ms of what parts take are of calls that something disturbed" in printed
     assert printed.startswith("TOO BUSY TO TELL in A step: of what its parts take, 3.00 ms is of calls that something")
@@ -206,7 +211,7 @@ def test_a_cpu_that_is_slow_now_and_then_leaves_a_step_told() -> None:
     found = explained([record("gemm", 2, slow, "cpu"), record("model", 0, slow, "cpu")])
     assert found is not None
     assert (0.0, {}) == (found.disturbed_s, found.disturbances)
-    assert "too busy" not in words.text([("A step", found)]).lower()
+    assert "too busy" not in text([("A step", found)]).lower()
 
 
 def test_time_between_operators_that_is_less_than_the_scatter_of_steps_is_not_known() -> None:
@@ -227,7 +232,7 @@ def test_what_was_not_measured_of_a_step_that_was_captured_is_not_unexplained() 
     assert [5, 2] == list(found.unmeasured.values())
     assert [("gemm", 4), (NOT_MEASURED, 7), (UNEXPLAINED, 0)] == [(row.name, row.calls) for row in found.rows]
     assert found.unexplained_fraction is None
-    assert "5 calls not measured: captured, but not in these results" in words.text([("A step", found)])
+    assert "5 calls not measured: captured, but not in these results" in text([("A step", found)])
     whole = explained(parts, captured=Captured(step="a step", parts=4))
     assert whole is not None
     assert {} == whole.unmeasured
@@ -257,7 +262,7 @@ def test_without_a_whole_or_with_parts_that_failed() -> None:
     assert [("gemm", 2), (LOADING, 1), (UNEXPLAINED, 2)] == [
         (row.name, round(1e3 * (row.seconds or 0))) for row in found.rows
     ]
-    printed = words.text([("A step", found)])
+    printed = text([("A step", found)])
     assert "the median of 3 as they ran, whose whole time is known: 4.00 ms to 9.00 ms; 1.00 ms of it for" in printed
     assert "the step is of another place than its parts: gpu A, B" in printed
     unlike = replace(loading, unlike=2) if loading else None
@@ -265,13 +270,13 @@ def test_without_a_whole_or_with_parts_that_failed() -> None:
         [record("gemm", 1, on_gpu(1e-3, 1e-3))], unlike, captured=Captured(step="", compiled=2, cuda_graphs=1)
     )
     assert found is not None
-    printed = words.text([("A step", found)])
+    printed = text([("A step", found)])
     assert "2 of these 3 steps called other modules than the captured one, or them more or fewer times: " in printed
     assert "torch had compiled 2 graphs of the script" in printed
     assert "the step replayed 1 CUDA graph, in which no operator is seen" in printed
     assert "not known" not in printed  # of a script's step no more than the whole time ever is
     assert found.rows[2].seconds is None  # nothing is known of what lies between its operators
-    printed = words.text([("A step", found)]) if (found := explained([record("gemm", 1, on_gpu(1e-3, 1e-3))])) else ""
+    printed = text([("A step", found)]) if (found := explained([record("gemm", 1, on_gpu(1e-3, 1e-3))])) else ""
     said = (
         "the step's device time, the step's host time and the step's own time are not known: no case is all of it, nor"
     )

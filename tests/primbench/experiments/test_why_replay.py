@@ -14,9 +14,14 @@ from primbench.experiments.why.investigation import Investigation
 from primbench.experiments.why.measuring import Measuring
 from primbench.experiments.why.replay import replayed
 from primbench.experiments.why.rounds import Observation, Round
-from primbench.report.why import text
+from primbench.report.why import document
 from primbench.spec.arm import parse_arm
 from primbench.spec.case import Case
+
+from ..report.exports import text_of
+
+text = text_of(document)
+
 
 MIXTURES = Mixtures(parse_arm("host"), parse_arm("host:nofile=4096,umask=0077"))
 

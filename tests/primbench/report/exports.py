@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from primbench.report import text
 from primbench.report.document import Document
 from primbench.report.written import known
 
@@ -18,3 +19,8 @@ def exports_of(document: Callable[[Any], Document]) -> tuple[Export, Export, Exp
         return lambda found: str(known()[name].write(document(found)))
 
     return written_as("csv"), written_as("markdown"), written_as("json")
+
+
+def text_of(document: Callable[..., Document]) -> Callable[..., str]:
+    """``text = text_of(document)``: takes what ``document()`` takes."""
+    return lambda *found, **options: text.write(document(*found, **options))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from primbench.report import html, page
+from primbench.report import html
+from primbench.report.measured import page
 from primbench.results.file import encode, read
 
 from .browser import Browser, browser, program
@@ -47,8 +48,8 @@ def pages(
     empty.write_bytes(encode(results.header))
     for name, path in (("recorded", STUDIES / "h200-host-docker-podman-cupy.jsonl.xz"), ("empty", empty)):
         assert 0 == invoke("report", path, "-o", folder / f"{name}.html").exit_code
-    (folder / "failed.html").write_text(html.write(page.of_results(failed(results))))
-    (folder / "hostile.html").write_text(html.write(page.of_results(hostile(results), title=HOSTILE)))
+    (folder / "failed.html").write_text(html.write(page(failed(results))))
+    (folder / "hostile.html").write_text(html.write(page(hostile(results), title=HOSTILE)))
     return {path.stem: path for path in sorted(folder.glob("*.html"))}
 
 

@@ -119,7 +119,7 @@ HOSTILE = '\x1b[2J\n::error::owned\r\x00\ud800\uffff<&"%,:'
 def test_words_of_a_file_end_no_line_and_no_tag(name: str) -> None:
     checks = [Check(group=HOSTILE, name=HOSTILE, state="failed", words=HOSTILE)]
     unused: Any = None
-    text = str(known()[name].write(Document(rows=unused, parts=unused, checks=lambda: checks, value=None)))
+    text = str(known()[name].write(Document("", None, unused, unused, lambda: checks)))
     assert text.replace("\n", "").isprintable()
     assert not any(line.startswith("::error::") for line in text.splitlines())
     if name == "junit":

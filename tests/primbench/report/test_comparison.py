@@ -19,12 +19,14 @@ from primbench.environment import fingerprint
 from primbench.environment.difference import Change, difference
 from primbench.registry import build
 from primbench.report import comparison as report
-from primbench.report.comparison import text
 from primbench.spec.case import Case
 from primbench.spec.naming import name_of
 from primbench.system.meaning import FactId
 
-from .exports import exports_of
+from .exports import exports_of, text_of
+
+text = text_of(report.document)
+
 
 HERE = fingerprint.collect(gpus=False)
 to_csv, to_markdown, to_json = exports_of(report.document)

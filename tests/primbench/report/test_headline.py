@@ -13,10 +13,12 @@ from primbench.compare.judgement import SINGLE, TOO_BUSY, decided
 from primbench.compare.ratio import Estimate, Verdict
 from primbench.registry import build
 from primbench.report import comparison as report
-from primbench.report.document import Note, Table
+from primbench.report.document import Note
 from primbench.report.headline import headline, tone
 from primbench.report.written import known
 from primbench.spec.case import Case
+
+from .exports import text_of
 
 SLOWER = Estimate(
     metric="batch_s", primary=True, judges=True, pairs=8, baseline_s=1e-3, arm_s=1.12e-3, ratio=1.12,
@@ -52,9 +54,9 @@ NAME = "gemm m=64 n=32 k=16 float32 on numpy cpu"
 
 def answer_of(found: Comparison) -> Note:
     """With which its document begins."""
-    (first, *_) = report.document(found).parts()
-    assert not isinstance(first, Table)
-    return first[0]
+    answer = report.document(found).answer
+    assert answer
+    return answer
 
 
 def test_what_is_slower_by_how_much_and_why() -> None:
@@ -174,12 +176,12 @@ def test_what_fails_more_often_is_worse() -> None:
 def test_one_process_a_side_is_the_answer() -> None:
     found = comparison(case(replace(OPEN, interval=None, interval90=None, pairs_needed=None, reason=SINGLE)))
     assert headline(found).startswith("ONE PROCESS A SIDE CANNOT TELL in 1 of 1 cases, ")
-    assert 1 == report.text(found).count("ONE PROCESS")
+    assert 1 == text_of(report.document)(found).count("ONE PROCESS")
 
 
 def test_it_stands_first_in_every_format_that_is_read() -> None:
     found = comparison(case(EQUIVALENT))
-    for written in (report.text(found), known()["markdown"].write(report.document(found))):
+    for written in (text_of(report.document)(found), known()["markdown"].write(report.document(found))):
         assert headline(found) == written.splitlines()[0]
     document = json.loads(known()["json"].write(report.document(found)))
     assert ["headline", "baseline"] == list(document)[:2]

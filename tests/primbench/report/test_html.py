@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import lzma
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +17,10 @@ from primbench.measurement import Measurement, Samples
 from primbench.measurement.over_time import OverTime, Series
 from primbench.numa.topology import Node
 from primbench.registry import build
-from primbench.report import html, page
-from primbench.report.document import Document, Note, Table
+from primbench.report import explained, html
+from primbench.report.document import Document, Note, Section, Table
 from primbench.report.html_style import STYLE
+from primbench.report.measured import page as measured_page
 from primbench.report.svg_plot import HOTTEST
 from primbench.report.written import known
 from primbench.results.file import Results, encode, read
@@ -116,8 +117,9 @@ def test_nodes_are_answered_first(invoke: Callable[..., Result], tmp_path: Path)
 def test_finding_without_pictures_has_its_words_and_tables() -> None:
     rows = [["a|b", "<i>"], ["c", "d" * 40]]
     table = dataclasses.replace(Table.of_rows("two", ["node", ""], rows, [Note("slow", "marked")]), shared=["nodes"])
-    parts: list[Table | Sequence[Note]] = [[Note("One node is slower."), Note("It is a|b.")], table, [Note("last")]]
-    written = known()["report"].write(Document(rows=list, parts=lambda: parts, checks=list, value=None))
+    sections = [Section("", [table]), Section("", [Note("last")])]
+    made = Document("primbench", Note("One node is slower."), lambda: sections, beside=[Note("It is a|b.")])
+    written = known()["report"].write(made)
     found = check(str(written))
     assert ["One node is slower."] == titles(found, "h1")
     assert ["node", "what", "two, nodes"] == titles(found, "th") + titles(found, "caption")
@@ -143,7 +145,7 @@ def test_nodes_become_a_matrix_and_samples_over_time_lanes(measured: tuple[Path,
     used_there = replace(record.measurement, over_time=used, phases_s={"inputs": 0.5})
     sampled = replace(record, case=in_second, measurement=used_there)
     records = [*(elsewhere(record, thread, memory) for thread in (0, 1) for memory in (0, 1)), sampled]
-    found = check(html.write(page.of_results(replace(results, records=records))))
+    found = check(html.write(measured_page(replace(results, records=records))))
     drawn = titles(found, "h3")
     (matrix,) = [found.all("figure")[at] for at, title in enumerate(drawn) if title.endswith(": by node")]
     assert 4 == len(matrix.all("tbody")[0].all("tr"))
@@ -162,7 +164,7 @@ def test_slow_calls_of_every_backend_and_process_are_drawn(measured: tuple[Path,
         )
         for backend, process in [("numpy", 0), ("numpy", 1), ("torch", 0)]
     ]  # fmt: skip
-    found = check(html.write(page.of_results(replace(read(measured[0]), records=records))))
+    found = check(html.write(measured_page(replace(read(measured[0]), records=records))))
     slow = found.all("figure")[titles(found, "h3").index("Slow calls of launch")]
     names = ["getppid on numpy cpu, row 1", "getppid on numpy cpu, row 2", "getppid on torch cpu"]
     assert [f"launch {name}" for name in names] == titles(slow, "th")[1:]
@@ -176,7 +178,7 @@ def test_step_ends_in_what_its_parts_leave_unexplained() -> None:
     ]
     whole = Number(name="step", parts_s=11e-3, step_s=10e-3)
     steps = [("A step", Explained(device="cuda:0", numbers=[whole], rows=rows, calls=12))]
-    found = check(html.write(page.of_steps(steps)))
+    found = check(html.write(explained.page(steps)))
     assert ["A step: gemm takes 80.0% of 10.0 ms, -10.0% is unexplained."] == titles(found, "h1")
     cells = [[cell.text for cell in row.all("td")] for row in found.all("figure")[0].all("tbody")[0].all("tr")]
     assert ["unexplained", "-", "-1.00 ms", "-10.0%"] == cells[-1]
@@ -188,7 +190,7 @@ def failed(results: Results) -> Results:
 
 
 def test_file_of_failures_says_so(measured: tuple[Path, Result]) -> None:
-    found = check(html.write(page.of_results(failed(read(measured[0])))))
+    found = check(html.write(measured_page(failed(read(measured[0])))))
     assert titles(found, "h1")[0].startswith("0 of 3 cases were measured")
     assert "failed: crashed" in {cell.text for cell in found.all("td")}
 
@@ -250,7 +252,7 @@ def hostile(results: Results) -> Results:
 
 
 def test_words_of_a_file_are_no_markup(measured: tuple[Path, Result]) -> None:
-    text = html.write(page.of_results(hostile(read(measured[0])), title=HOSTILE))
+    text = html.write(measured_page(hostile(read(measured[0])), title=HOSTILE))
     found = check(text)
     assert 1 == len(found.all("script"))
     assert "<script>alert(1)</script>" in found.all("title")[0].text

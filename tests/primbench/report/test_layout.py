@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primbench.compare.pairs import compare
-from primbench.report import comparison, layout, table, terminal
+from primbench.report import comparison, layout, table, terminal, text
 from primbench.report.document import typed
 from primbench.results import file as results_file
 
@@ -34,11 +34,12 @@ def test_recorded_studies_fit_a_terminal(path: Path, monkeypatch: pytest.MonkeyP
     results = results_file.read(path)
     found = compare(results)
     made = table.tables(results.latest(), results.workers)
-    wide = [comparison.text(found), *map(table.text, made)]
+    wide = [text.write(comparison.document(found)), *map(text.of_table, made)]
     monkeypatch.setattr(terminal, "room", lambda: WIDTH)
-    for text, fitted in zip(wide, [comparison.text(found), *map(table.text, made)], strict=True):
+    narrow = [text.write(comparison.document(found)), *map(text.of_table, made)]
+    for one, fitted in zip(wide, narrow, strict=True):
         check(fitted.splitlines(), WIDTH)
-        before, after = ({word.rstrip(",") for word in words(each)} for each in (text, fitted))
+        before, after = ({word.rstrip(",") for word in words(each)} for each in (one, fitted))
         assert before <= after
         assert {"all", "rows:", "row", "\\"} >= {word for word in after - before if not word.isdecimal()}
 

@@ -7,7 +7,12 @@ from msgspec.structs import replace
 
 from primbench.experiments.numa import Affinity, Axes, Cell, Contrast, Matrix, Nearness, NumaLook
 from primbench.numa.topology import GpuPlace, Topology
-from primbench.report.numa import headlines, text
+from primbench.report.numa import document, headlines
+
+from .exports import text_of
+
+text = text_of(document)
+
 
 TOPOLOGY = Topology(gpus=[GpuPlace(device="cuda:0", name="NVIDIA H200")])
 COPIES = NumaLook(by="copies", node=0, contrasts=[Contrast(node=1, ratio=1.34, low=1.3, high=1.38)])

@@ -9,7 +9,8 @@ from primbench.measurement.over_time import OverTime, Series
 from primbench.registry import build
 from primbench.report import over_time
 from primbench.report.over_time import LEVELS, WIDTH, curve
-from primbench.report.table import tables, text
+from primbench.report.table import tables
+from primbench.report.text import of_table as text
 from primbench.results.record import Record
 from primbench.spec.case import Case
 

@@ -18,7 +18,9 @@ from primbench.measurement.readings import GpuProcess, GpuReading, HostReading
 from primbench.numa.placement import EffectivePlacement
 from primbench.registry import build
 from primbench.report.document import Table
-from primbench.report.table import MOST_ROWS, markdown, tables, text
+from primbench.report.formats.markdown import of_table as markdown
+from primbench.report.table import MOST_ROWS, tables
+from primbench.report.text import of_table as text
 from primbench.results.record import Record, Worker
 from primbench.spec.case import Case
 from primbench.spec.method import Method

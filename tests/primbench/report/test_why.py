@@ -14,12 +14,15 @@ from primbench.experiments.why.investigation import Investigation
 from primbench.experiments.why.mending import Mend
 from primbench.experiments.why.rounds import Observation
 from primbench.report import html
-from primbench.report.why import document, text
+from primbench.report.why import document
 from primbench.runtimes.table import known
 from primbench.spec.arm import parse_arm
 from primbench.spec.case import Case
 
+from .exports import text_of
 from .pages import check
+
+text = text_of(document)
 
 
 def inquiry(fast: str, slow: str) -> Inquiry:
