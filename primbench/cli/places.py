@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from contextlib import contextmanager
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +15,7 @@ from primbench.errors import FileError
 from primbench.results import file as results_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from primbench.results.file import Results
     from primbench.results.record import Record
@@ -37,10 +39,24 @@ def read_places(
 
     Raises FileError, also for a place that holds no run.
     """
-    return [
-        _read_place(text, label, may_be_empty=may_be_empty, is_whole=is_whole)
-        for text, label in zip(texts, labels(texts), strict=True)
-    ]
+    with _nothing_is_garbage():
+        return [
+            _read_place(text, label, may_be_empty=may_be_empty, is_whole=is_whole)
+            for text, label in zip(texts, labels(texts), strict=True)
+        ]
+
+
+@contextmanager
+def _nothing_is_garbage() -> Iterator[None]:
+    """What is read inside is not searched for garbage, then or later: with many records that takes as long as reading."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
 
 
 def _read_place(text: str, label: str, *, may_be_empty: bool, is_whole: Callable[[Record], bool] | None) -> NamedRuns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,15 +35,20 @@ def problem_of(primitive: str) -> type[Problem]:
 
 def metrics_of(primitive: str) -> list[Metric]:
     """All metrics that are compared, those first that may be the primary one, in the order of preference."""
-    preferred = [METRICS[name] for name in problem_of(primitive).preferred]
-    return list(dict.fromkeys([*preferred, *(metric for metric in BY_PREFERENCE if metric.is_compared)]))
+    return list(_metrics(problem_of(primitive).preferred))
+
+
+@functools.cache
+def _metrics(preferred: tuple[str, ...]) -> tuple[Metric, ...]:
+    first = [METRICS[name] for name in preferred]
+    return tuple(dict.fromkeys([*first, *(metric for metric in BY_PREFERENCE if metric.is_compared)]))
 
 
 def margins_of(case: Case) -> dict[str, float]:
     """Metric -> share by which it may differ without mattering, of all that are compared."""
-    primitive, problem = case.primitive, case.known_problem()
-    own = problem_of(primitive).margin if problem is None else problem.own_margin()
-    return {each.name: own if is_its_own(primitive, each.name) else OF_HOST for each in metrics_of(primitive)}
+    kind, problem = problem_of(case.primitive), case.known_problem()
+    own = kind.margin if problem is None else problem.own_margin()
+    return {each.name: own if each.is_own_time_of(kind.work) else OF_HOST for each in metrics_of(case.primitive)}
 
 
 def is_its_own(primitive: str, metric: str) -> bool:

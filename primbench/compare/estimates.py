@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 
 class _OfCase(NamedTuple):
-    """A case in one arm. found: metric -> its numbers, the primary one first."""
+    """A case in one arm. margins: of all metrics. found: metric -> its numbers, the primary one first."""
 
     sides: BothSides
+    margins: dict[str, float]
     found: dict[str, Chosen]
 
 
@@ -54,10 +55,13 @@ def _of_case(sides: BothSides) -> _OfCase:
     one test.
     """
     known: dict[str, Chosen] = {}
-    for metric in margins_of(sides.case):
-        if not any(_are_one(sides, each, metric) for each in known) and (found := chosen(sides, metric)) is not None:
+    margins, taken = margins_of(sides.case), sides.arm.numbers.get(sides.key, {})
+    for metric in margins:
+        if metric not in taken or any(_are_one(sides, each, metric) for each in known):
+            continue
+        if (found := chosen(sides, metric)) is not None:
             known[metric] = found
-    return _OfCase(sides, known)
+    return _OfCase(sides, margins, known)
 
 
 def _borrow(cases: Sequence[_OfCase]) -> None:
@@ -69,7 +73,7 @@ def _borrow(cases: Sequence[_OfCase]) -> None:
 
 
 def _compare_case(of_case: _OfCase) -> CaseComparison:
-    sides, found = of_case
+    sides, found = of_case.sides, of_case.found
     baseline, arm, key = sides.baseline, sides.arm, sides.key
     here, there = waited(baseline, key), waited(arm, key)
     quiet = [each for side, each in ((baseline, here), (arm, there)) if not neighbour_of(side)]
@@ -89,7 +93,7 @@ def _compare_case(of_case: _OfCase) -> CaseComparison:
 
 def _estimates(of_case: _OfCase, *, host_is_busy: bool) -> list[Estimate]:
     """The primary one first. host_is_busy: so that its times tell nothing."""
-    (sides, found), margins = of_case, margins_of(of_case.sides.case)
+    sides, margins, found = of_case
     first = next(iter(found), "")
     return [
         _estimate(metric, each, sides.matching, margins[metric], first=first,

@@ -53,9 +53,10 @@ def _false_discovery_rates(arms: Sequence[ArmComparison]) -> dict[_Key, float | 
     families: dict[bool, dict[_Key, float]] = {True: {}, False: {}}
     for number, arm in enumerate(arms):
         for case in arm.cases:
+            key = case.case.key()
             for each in case.estimates:
                 if each.q is not None and not each.is_too_busy:
-                    families[each.judges][number, case.case.key(), each.metric] = each.q
+                    families[each.judges][number, key, each.metric] = each.q
     found: dict[_Key, float | None] = {}
     for family in families.values():
         found |= zip(family, stats.benjamini_hochberg(list(family.values())), strict=True)

@@ -190,11 +190,19 @@ def _values(
 ) -> dict[str, dict[int, Value]]:
     """Metric -> process -> its one value, in the metric's unit. A time of 0 tells nothing and is left out."""
     found: dict[str, dict[int, Value]] = {}
-    for process, its_records in _by_process([record for record in records if record.status == "ok"]).items():
-        for metric in METRICS.values():
-            if metric.is_compared and (value := value_of(metric, its_records)):
+    ok = [record for record in records if record.status == "ok"]
+    metrics = _taken(ok)
+    for process, its_records in _by_process(ok).items():
+        for metric in metrics:
+            if value := value_of(metric, its_records):
                 found.setdefault(metric.name, {})[process] = value
     return found
+
+
+def _taken(records: Sequence[Record]) -> list[Metric]:
+    """The metrics that are compared of which there are samples."""
+    taken = {each.name for each in SAMPLED for record in records if each.samples(record.measurement)}
+    return [each for each in METRICS.values() if each.is_compared and (each.samples_of or each.name) in taken]
 
 
 def _by_process(records: Sequence[Record]) -> dict[int, list[Record]]:

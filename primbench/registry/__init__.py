@@ -152,6 +152,8 @@ def primitives() -> dict[str, type[Problem]]:
 
 def problem_class(primitive: str) -> type[Problem]:
     """The class of a primitive. Raises InvalidRequest naming those there are."""
+    if (found := _defined().get(primitive)) is not None:  # asked of every record of a file, again and again
+        return found
     from primbench.problem import PROBLEMS
 
     if primitive not in PROBLEMS and primitive in sources.folders():
