@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from primbench.cli import COMMANDS, main
+from primbench.cli import commands, main
 from primbench.doctor import table
 from primbench.doctor.table import checks as looked_for
 from primbench.doctor.table import well_of
@@ -60,7 +60,7 @@ def title(page: Callable[[], Iterator[str]]) -> str:
 def _commands() -> Iterator[tuple[str, click.Command, click.Context]]:
     """Each by name, in the context that it is typed in."""
     with click.Context(main, info_name="primbench", **main.context_settings) as context:
-        for name in COMMANDS:
+        for name in commands.known():
             command = main.get_command(context, name)
             assert command is not None
             with click.Context(command, info_name=name, parent=context) as inner:

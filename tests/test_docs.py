@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from primbench.cli import COMMANDS
+from primbench.cli import commands
 from primbench.docs import reference
 from primbench.doctor.table import causes
 from primbench.doctor.table import checks as looked_for
@@ -46,7 +46,7 @@ def test_pages_are_read_in_a_terminal(invoke: Callable[..., Result], refusal: Ca
 def test_the_reference_has_all_that_the_code_has(tmp_path: Path) -> None:
     reference.write(tmp_path)
     page = {path.stem: path.read_text() for path in tmp_path.glob("*.md")}
-    assert all(f"## primbench {name}" in page["commands"] for name in COMMANDS)
+    assert all(f"## primbench {name}" in page["commands"] for name in commands.known())
     assert all(f"| {plain.markdown(name)} |" in page["columns"] for name in METRICS)
     assert {"## Header", "## Worker", "## Record"} <= set(page["records"].splitlines())
     assert len(looked_for()) == page["checks"].count("\n| ") - 2

@@ -1,4 +1,4 @@
-"""What there are several of is added in one file each, and used everywhere: causes, backends, runtimes."""
+"""What there are several of is added in one file each, and used everywhere: commands, causes, backends."""
 
 from __future__ import annotations
 
@@ -117,6 +117,30 @@ SETTING = """    Setting(
         moves=("start-up",),
     ),
     _rlimit("core","""
+COMMAND = '''"""`primbench greet`: Say a word."""
+
+from dataclasses import dataclass
+
+from primbench.cli.options import Exports
+from primbench.cli.request import RequestCommand, argument, option, part
+
+RANK = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greet:
+    name: str = argument(metavar="NAME")
+    times: int = option("--times", type=int, default=2, help="How often.")
+    tone: str | None = option("--tone", is_rare=True, shell_complete=lambda *_: ["kind"], help="How.")
+    exports: Exports = part(Exports)
+
+
+def _greet(asked: Greet) -> None:
+    print(asked.name * asked.times, asked.tone, dict(asked.exports.files))
+
+
+command = RequestCommand("greet", Greet, _greet, help="Say a word to NAME.")
+'''
 SUITE = """gemm = [{ m = 16, n = 16, k = 16 }]
 """
 
@@ -129,6 +153,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "primbench/backends/plain.py").write_text(BACKEND)
     (folder / "primbench/runtimes/session.py").write_text(RUNTIME)
     (folder / "primbench/report/formats/tsv.py").write_text(FORMAT)
+    (folder / "primbench/cli/greet.py").write_text(COMMAND)
     limits = folder / "primbench/environment/limits.py"
     limits.write_text(limits.read_text().replace("    missing:", FACT, 1) + READING)
     settings = folder / "primbench/spec/settings/process.py"
@@ -330,7 +355,8 @@ def test_what_a_runtime_cannot_set_is_refused(tree: Path) -> None:
 
 def test_a_format_is_an_option_and_is_written(tree: Path, study: Path) -> None:
     for command in ("show", "compare"):
-        listed = re.findall(r"^  --(csv|tsv|markdown|json) ", python(tree, "-m", "primbench", command, "--help"), re.M)
+        shown = python(tree, "-m", "primbench", command, "--help-all")
+        listed = re.findall(r"^  --(csv|tsv|markdown|json) ", shown, re.MULTILINE)
         assert ["csv", "tsv", "markdown", "json"] == listed
     assert "values between tabs; - is" in " ".join(python(tree, "-m", "primbench", "show", "--help").split())
     columns, *rows = (
@@ -338,6 +364,23 @@ def test_a_format_is_an_option_and_is_written(tree: Path, study: Path) -> None:
     )
     assert {"primitive", "wall_s"} <= set(columns)
     assert {"launch"} == {row[columns.index("primitive")] for row in rows}
+
+
+def test_a_command_is_listed_helped_completed_and_run(tree: Path) -> None:
+    listed = re.findall(r"^  (run|greet|capture)  +(.*)", python(tree, "-m", "primbench", "--help"), re.MULTILINE)
+    assert ["run", "greet", "capture"] == [name for name, _ in listed]
+    assert ("greet", "Say a word.") in listed
+    assert ["times"] == re.findall("--(times|tone) ", python(tree, "-m", "primbench", "greet", "--help"))
+    assert ["times", "tone"] == re.findall("--(times|tone) ", python(tree, "-m", "primbench", "greet", "--help-all"))
+    assert "aa kind {'csv': 'x.csv'}\n" == python(
+        tree, "-m", "primbench", "greet", "a", "--tone", "kind", "--csv", "x.csv"
+    )
+    page = python(tree, "-m", "primbench", "help", "commands")
+    assert "## primbench greet" in page
+    assert "--tone" in page.partition("## primbench greet")[2].partition("## primbench ")[0]
+    asked = {"_PRIMBENCH_COMPLETE": "bash_complete", "COMP_CWORD": "3", "COMP_WORDS": "primbench greet --tone "}
+    completing = f"import os, runpy; os.environ.update({asked!r}); runpy.run_module('primbench', run_name='__main__')"
+    assert "plain,kind\n" == python(tree, "-c", completing)
 
 
 def test_a_setting_is_listed_completed_and_explained(tree: Path) -> None:

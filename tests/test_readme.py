@@ -15,7 +15,8 @@ import pytest
 
 import primbench.suites as suites
 from bench.published_studies import in_page, shown_of
-from primbench.cli import COMMANDS, main
+from primbench.cli import commands as command_files
+from primbench.cli import main
 from primbench.cli.primitive import MeasurePrimitive
 from primbench.cli.problem import entries_of, in_words
 from primbench.compare.pairs import compare
@@ -139,7 +140,7 @@ def test_command_parses_and_means_something(arguments: list[str]) -> None:
 
 def test_options_named_in_the_prose_exist() -> None:
     with click.Context(main, **main.context_settings) as context:
-        known = [main, *(main.get_command(context, name) for name in (*primitives(), *COMMANDS))]
+        known = [main, *(main.get_command(context, name) for name in (*primitives(), *command_files.known()))]
     there = {flag for command in known if command for option in command.params for flag in option.opts} | {
         "--help",
         "--help-all",

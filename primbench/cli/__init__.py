@@ -5,7 +5,6 @@ A command's file is imported when the command is used, so that --help costs litt
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from primbench import __version__
+from primbench.cli import commands
 from primbench.cli.echo import say
 from primbench.errors import INTERRUPTED, FileError, InvalidRequest, PrimbenchError, near
 
@@ -22,29 +22,6 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-COMMANDS = {
-    "run": ("primbench.cli.run", "Run a suite: deepbench, or a TOML file of your own."),
-    "capture": ("primbench.cli.capture", "Take a step of a script or a model apart, into a suite of its operators."),
-    "explain": ("primbench.cli.explain", "Measure a captured step and its parts, and show where its time goes."),
-    "study": ("primbench.cli.study", "Run the same cases on the host and in containers, and say what differs."),
-    "why": ("primbench.cli.why", "Find the settings that make one place slower than another, and prove it."),
-    "selftest": ("primbench.cli.selftest", "Run the host against itself, and say how small a difference it tells."),
-    "compare": ("primbench.cli.compare", "Compare the arms of a study, or two results files, and say what is certain."),
-    "fleet": ("primbench.cli.fleet", "Find the nodes of many that are slower than the others, and say why."),
-    "list": ("primbench.cli.listing", "List primitives, backends and suites, and what is missing for which."),
-    "arms": ("primbench.cli.arms", "List the runtimes that a study may start workers in, and which work here."),
-    "image": ("primbench.cli.image", "Build a container image with this primbench, for arms of a study."),
-    "topo": ("primbench.cli.topo", "Show memory nodes, CPUs and GPUs, what links them, and what is allowed here."),
-    "numa": ("primbench.cli.numa", "Measure which memory node and which CPUs are near which GPU."),
-    "env": ("primbench.cli.env", "Show what would be recorded of this place, or what tells two apart."),
-    "doctor": ("primbench.cli.doctor", "Look for what slows this place down, and say what to do."),
-    "watch": ("primbench.cli.watch", "Follow a job that runs, and say what holds it back."),
-    "show": ("primbench.cli.show", "Print the table of a results file again, or export it."),
-    "report": ("primbench.cli.report", "Make one HTML page with pictures of what results files hold."),
-    "completion": ("primbench.cli.completion", "Complete commands, options and their values in a shell."),
-    "config": ("primbench.cli.config", "Show your own defaults, and the file that they are in."),
-    "help": ("primbench.cli.help", "Read a page of the documentation, or list them."),
-}
 MOVED = {
     "ablate": "primbench why host docker --primitive launch",
     "bandwidth": "primbench memcpy",
@@ -75,11 +52,10 @@ class LazyGroup(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         from primbench.registry import summaries
 
-        return [*summaries(), *COMMANDS]
+        return [*summaries(), *commands.known()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name in COMMANDS:
-            command: click.Command = importlib.import_module(COMMANDS[name][0]).command
+        if (command := commands.command(name)) is not None:
             return command
         from primbench.registry import problem_class
 
@@ -97,7 +73,7 @@ class LazyGroup(CommandGroup):
 
         from primbench.registry import summaries
 
-        said = {**summaries(), **{name: summary for name, (_, summary) in COMMANDS.items()}}
+        said = {**summaries(), **commands.known()}
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         found = [CompletionItem(name, help=said.get(name)) for name in names]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
@@ -116,7 +92,7 @@ class LazyGroup(CommandGroup):
         with formatter.section("Primitives"):
             formatter.write_dl([*summaries().items()])
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+            formatter.write_dl([*commands.known().items()])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -235,7 +211,7 @@ def _add_files(paths: tuple[str, ...]) -> None:
 
         for path in paths:
             add_file(path)
-        if taken := summaries().keys() & COMMANDS:
+        if taken := summaries().keys() & commands.known():
             raise FileError(f"--kernels: a primitive cannot be called {taken.pop()}, which is a command of primbench")
         _refuse_unknown_backends()
 

@@ -1,10 +1,12 @@
-"""`primbench arms`: in what an arm's worker can run here, and what each can limit."""
+"""`primbench arms`: List the runtimes that a study may start workers in, and which work here."""
 
 from __future__ import annotations
 
 import click
 
 from primbench.cli.echo import say
+
+RANK = 100
 
 
 @click.command()

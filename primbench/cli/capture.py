@@ -1,4 +1,4 @@
-"""`primbench capture`: one step of a script or of a model, as a suite of the operators that it is made of."""
+"""`primbench capture`: Take a step of a script or a model apart, into a suite of its operators."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from primbench.errors import InvalidRequest
 if TYPE_CHECKING:
     from primbench.decompose.child import Answer, CaptureRequest
 
+RANK = 20
 MODEL = "model:"
 DEFAULT_STEP = 20
 

@@ -1,4 +1,4 @@
-"""`primbench compare`: how the arms of a study, or two runs, differ, and whether that is certain."""
+"""`primbench compare`: Compare the arms of a study, or two results files, and say what is certain."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from primbench.compare.comparison import Comparison
     from primbench.compare.sides import Side
     from primbench.results.file import Results
+
+
+RANK = 70
 
 
 @dataclass(frozen=True, kw_only=True)

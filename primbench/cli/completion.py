@@ -1,4 +1,4 @@
-"""`primbench completion`: completion for shells, installed where they look for it."""
+"""`primbench completion`: Complete commands, options and their values in a shell."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from primbench.cli.config import base
 from primbench.errors import InvalidRequest, OutputError
 from primbench.system import outputs
 
+RANK = 190
 VARIABLE = "_PRIMBENCH_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
 

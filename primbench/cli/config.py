@@ -1,4 +1,4 @@
-"""`primbench config`: a user's own defaults, in a TOML file where the XDG standard has such."""
+"""`primbench config`: Show your own defaults, and the file that they are in."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from primbench.system.inputs import opened
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+RANK = 200
 VARIABLE = "PRIMBENCH_CONFIG"
 OF_ALL = "defaults"
 """The table of options for every command that has them; each other table is of the command of its name."""

@@ -1,4 +1,4 @@
-"""`primbench doctor`: what in this place can slow a GPU down."""
+"""`primbench doctor`: Look for what slows this place down, and say what to do."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from primbench.cli.option_types import FILE
 from primbench.cli.options import json_option, overwrite_option
 from primbench.cli.request import RequestCommand, argument, option
 
+RANK = 150
 HELP = """Find what in this place (limits, confinement, GPUs, libraries, variables) can distort results, and what to do.
 
 PID is the number of another process to look at from here, such as a job that runs, CONTAINER the name of one of Docker

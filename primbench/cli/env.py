@@ -1,4 +1,4 @@
-"""`primbench env`: what would be recorded of this place, and what tells two places apart."""
+"""`primbench env`: Show what would be recorded of this place, or what tells two apart."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from primbench.cli.option_types import FILE
 from primbench.cli.options import json_option, overwrite_option
 from primbench.cli.request import RequestCommand, argument, carrying_out, parameters
 
+RANK = 140
 HELP = """Show what would be recorded of this place, where it was read, and why what is missing is.
 
 Libraries are those that this command loads, which are few: what a worker loads is in a results file.

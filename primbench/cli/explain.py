@@ -1,4 +1,4 @@
-"""`primbench explain`: the parts of a step and the whole measured, and where its time goes."""
+"""`primbench explain`: Measure a captured step and its parts, and show where its time goes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from primbench.results.record import Record
     from primbench.suites import Entry, StudyFile
 
+RANK = 30
 STEP = "step"
 """Label of cases, in which step they are."""
 FLOP_A_BYTE, LEAST_BYTES = 100, 2**20

@@ -1,4 +1,4 @@
-"""`primbench fleet`: which of many nodes that measured the same stands out, and what is different there."""
+"""`primbench fleet`: Find the nodes of many that are slower than the others, and say why."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from primbench.cli.option_types import FILE
 from primbench.cli.options import Exports
 from primbench.cli.outputs import check_outputs, publish
 from primbench.cli.request import RequestCommand, argument, option, part
+
+RANK = 80
 
 
 @dataclass(frozen=True, kw_only=True)

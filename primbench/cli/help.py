@@ -1,4 +1,4 @@
-"""`primbench help`: the pages of the documentation."""
+"""`primbench help`: Read a page of the documentation, or list them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from importlib.resources.abc import Traversable
 
+RANK = 210
 DOCS = "primbench.docs"
 SUFFIX = ".md"
 

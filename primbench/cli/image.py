@@ -1,4 +1,4 @@
-"""`primbench image`: images for runtimes to start workers from."""
+"""`primbench image`: Build a container image with this primbench, for arms of a study."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from primbench.cli.request import RequestCommand, option
 from primbench.runtimes.images.build import builders
 from primbench.runtimes.images.builder import DEFAULT_BASE, DEFAULT_TAG, ImageRequest
 
+RANK = 110
 BUILD_HELP = """Build an image with the primbench that is running, and the versions of libraries that are here.
 
 What the base brought stays if it will do. Extras are those of `pip install primbench[...]`, and bring CUDA's libraries:

@@ -1,4 +1,4 @@
-"""`primbench numa`: which node is near which GPU, by measurement."""
+"""`primbench numa`: Measure which memory node and which CPUs are near which GPU."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from primbench.spec.case import Case
 
+RANK = 130
 GPU_BYTES = 128 * 2**20
 HOST_BYTES = (64 * 2**20, 256 * 2**20)  # twice the caches within these: with more, a cell takes half a minute
 MOST_ROUNDS = 1000

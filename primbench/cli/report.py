@@ -1,4 +1,4 @@
-"""`primbench report`: what results files hold, as one HTML page with pictures."""
+"""`primbench report`: Make one HTML page with pictures of what results files hold."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from primbench.compare.sides import Side
     from primbench.report.document import Document
     from primbench.results.file import Results
+
+
+RANK = 180
 
 
 @dataclass(frozen=True, kw_only=True)

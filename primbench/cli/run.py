@@ -1,4 +1,4 @@
-"""`primbench run`: a suite, shipped or of one's own."""
+"""`primbench run`: Run a suite: deepbench, or a TOML file of your own."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from primbench.cli.problem import once
 from primbench.cli.request import RequestCommand, argument, option, part
 from primbench.cli.versus import measure_or_compare
 from primbench.dtypes import ITEMSIZE_BYTES
+
+RANK = 10
 
 
 @dataclass(frozen=True, kw_only=True)

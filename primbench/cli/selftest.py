@@ -1,4 +1,4 @@
-"""`primbench selftest`: the host against itself, how often it is wrong and how small a difference it tells."""
+"""`primbench selftest`: Run the host against itself, and say how small a difference it tells."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from primbench.compare.gate import Gate
     from primbench.results.file import Results
 
+RANK = 60
 SUITE = "selftest"
 BUDGET_S = 60.0
 

@@ -1,4 +1,4 @@
-"""`primbench show`: the table of a results file again."""
+"""`primbench show`: Print the table of a results file again, or export it."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from primbench.results.record import Record
+
+RANK = 170
 
 
 @dataclass(frozen=True, kw_only=True)

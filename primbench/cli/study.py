@@ -1,4 +1,4 @@
-"""`primbench study`: the same cases in several arms, interleaved, and what the arms differ in."""
+"""`primbench study`: Run the same cases on the host and in containers, and say what differs."""
 
 from __future__ import annotations
 
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from primbench.results.file import Results
     from primbench.spec.neighbour import Neighbour
     from primbench.spec.study import Study
+
+
+RANK = 40
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""`primbench topo`: nodes, CPUs, memory and GPUs, and what of them may be used here."""
+"""`primbench topo`: Show memory nodes, CPUs and GPUs, what links them, and what is allowed here."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from primbench.cli.option_types import FILE
 from primbench.cli.options import json_option, overwrite_option
 from primbench.cli.request import RequestCommand, option
+
+RANK = 120
 
 
 @dataclass(frozen=True, kw_only=True)

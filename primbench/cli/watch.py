@@ -1,4 +1,4 @@
-"""`primbench watch`: follow a job that runs, and say what holds it back."""
+"""`primbench watch`: Follow a job that runs, and say what holds it back."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from primbench.watching.stretch import Stretch
     from primbench.watching.watch import Watch
 
+RANK = 160
 USUAL_S = 60.0
 HELP = """Follow a job that runs, without touching it, and say what holds it back, the likeliest cause first.
 

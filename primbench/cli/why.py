@@ -1,4 +1,4 @@
-"""`primbench why`: which settings make one place slower than another, by experiment."""
+"""`primbench why`: Find the settings that make one place slower than another, and prove it."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from primbench.experiments.why.rounds import Purpose
     from primbench.spec.case import Case
 
+RANK = 50
 STAGES: dict[Purpose, str] = {
     "effect": "is there a difference",
     "search": "searching",

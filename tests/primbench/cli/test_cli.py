@@ -17,7 +17,7 @@ import click
 import pytest
 
 from primbench import __version__
-from primbench.cli import COMMANDS, main
+from primbench.cli import commands, main
 from primbench.registry import primitives
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PROGRAM = f"{sys.executable} -P -m primbench"
 MOST_OPTIONS = 15
-NAMES = [*primitives(), *COMMANDS]
+NAMES = [*primitives(), *commands.known()]
 
 
 def shell(line: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -100,7 +100,7 @@ def test_help_names_no_option_that_is_not_there(name: str, invoke: Callable[...,
 
 
 def test_no_option_has_a_letter_alone_but_dimensions_and_the_common_ones() -> None:
-    letters = {(n, o) for n in COMMANDS for option in options(n) if len(option.opts) == 1 for o in option.opts}
+    letters = {(n, o) for n in commands.known() for option in options(n) if len(option.opts) == 1 for o in option.opts}
     assert not {o for _, o in letters if not o.startswith("--")}
 
 

@@ -1,4 +1,4 @@
-"""`primbench list`: what there is, and what is missing for which. Imports no framework and no table library."""
+"""`primbench list`: List primitives, backends and suites, and what is missing for which."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from primbench.registry import backends_of, networks, summaries
 
 if TYPE_CHECKING:
     from primbench.suites import Contents
+
+
+RANK = 90
 
 
 def _primitives() -> list[tuple[str, str]]:

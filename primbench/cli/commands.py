@@ -1,0 +1,46 @@
+"""The commands that there are: every file of ``primbench.cli`` whose first line says what `primbench NAME` does.
+
+The file is called as the command, with an underscore behind it where Python has such a word, and has the command of
+click as ``command`` and its place among others as ``RANK``. It is imported when the command is used; of the others the
+text is read.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import click
+
+_FOLDER = os.path.dirname(__file__)
+_FIRST = re.compile(r'"""`primbench (\w+)`: (.+?)(?:""")?\n')
+_RANK = re.compile(r"^RANK = (\d+)$", re.MULTILINE)
+
+
+@functools.cache
+def known() -> dict[str, str]:
+    """Name -> what it does in a line, by rank."""
+    files = [entry for entry in os.listdir(_FOLDER) if entry.endswith(".py")]
+    return {name: summary for _, name, summary in sorted(found for file in files for found in _read(file))}
+
+
+def command(name: str) -> click.Command | None:
+    """The command of this name, imported; None where there is none."""
+    for stem in (name, f"{name}_"):
+        is_there = os.path.isfile(os.path.join(_FOLDER, f"{stem}.py"))
+        if is_there and any(each == name for _, each, _ in _read(f"{stem}.py")):
+            found: click.Command = importlib.import_module(f"primbench.cli.{stem}").command
+            return found
+    return None
+
+
+def _read(file: str) -> list[tuple[int, str, str]]:
+    """Rank, name and summary; none where the file is of no command."""
+    with open(os.path.join(_FOLDER, file), encoding="utf-8") as opened:
+        first = _FIRST.fullmatch(opened.readline())
+        rank = _RANK.search(opened.read()) if first else None
+    return [(int(rank[1]), first[1], first[2])] if first and rank else []
