@@ -138,12 +138,13 @@ JOINT = (
     Joint("together", GETPPID, ("env.LD_PRELOAD=slower.so", "env.LD_LIBRARY_PATH=FOLDER"), (1.498, 1.471, 1.526)),
 )
 HARMLESS = (
+    Harmless("policy=batch", (START,), is_recorded=True),  # by 7.8 % [6.3, 9.3], beside other work
     *(
         Harmless(each, is_recorded=True)
         for each in (
             "umask=0077", "umask=0027", "nofile=4096", "nofile=16384", "rlimit-core=1MiB", "rlimit-msgqueue=100KiB",
             "rlimit-sigpending=2000", "rlimit-memlock=1MiB", "rlimit-nproc=4000",
-            "rlimit-fsize=64GiB", "rlimit-cpu=36000", "timer-slack=60us", "timer-slack=5us", "policy=batch",
+            "rlimit-fsize=64GiB", "rlimit-cpu=36000", "timer-slack=60us", "timer-slack=5us",
         )
     ),
     *(

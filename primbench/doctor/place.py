@@ -113,7 +113,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         """
         runtime = self.confinement.runtime
         name = runtime.name if runtime is not None else None
-        if name in known() and known()[name].engine:
+        if name in known() and known()[name].is_engine:
             return f"start the container by `{name} run {engine} ...`"
         return kubernetes if kubernetes is not None and name in ("containerd", "cri-o", "kubernetes") else otherwise
 

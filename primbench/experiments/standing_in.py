@@ -57,12 +57,17 @@ def _confined(arms: Iterable[Arm], works: Sequence[str]) -> list[Arm]:
     """An arm of an engine's own filter for each of these, by the first of its runners that starts anything."""
     found = []
     for arm in arms:
-        engine = known()[arm.runtime].engine
-        runner = next((name for name in engine.runners if name in works), None) if engine and arm.on_host_root else None
+        runner = next((name for name in _runners(arm) if name in works), None)
         if runner is not None:
             filtered = {FILTER.field: getattr(arm, FILTER.field) or arm.runtime}
             found.append(replace(arm, runtime=runner, name=f"{arm.runtime}-profile", **filtered))
     return [arm for arm in found if _is_possible(arm)]
+
+
+def _runners(arm: Arm) -> tuple[str, ...]:
+    """What starts containers for the engine of an arm with the host's own files; () of any other."""
+    runtime = known()[arm.runtime]
+    return runtime.parts.runners if runtime.is_engine and runtime.parts and arm.on_host_root else ()
 
 
 def _is_possible(arm: Arm) -> bool:

@@ -169,7 +169,13 @@ def _replayed(found: Inquiry) -> Iterator[str]:
 
 
 def _suspected(found: Inquiry) -> str:
-    likely = [f"{_set(found, each)} ({format_percent(weight)})" for each, weight in found.conclusion.suspects if each]
+    suspects = found.conclusion.suspects
+    if suspects and not suspects[0][0]:
+        return (
+            f"; most likely none of them ({format_percent(suspects[0][1])}), nor two together: what made the "
+            "difference may have gone while it was searched for, as with a cache that fills: ask again"
+        )
+    likely = [f"{_set(found, each)} ({format_percent(weight)})" for each, weight in suspects]
     return f"; most likely {', '.join(likely[:MOST_SUSPECTS])}" if likely else ""
 
 

@@ -15,7 +15,7 @@ from primbench.runtimes.hostroot import OF_CONTAINERS, caches, make_skeleton, re
 from primbench.runtimes.images.builder import DEFAULT_TAG, Builder, ImageRequest, arguments
 from primbench.runtimes.invocation import Invocation, client, options, variables
 from primbench.runtimes.mounts import binds
-from primbench.runtimes.runtime import Runtime, Signs, no_image
+from primbench.runtimes.runtime import Parts, Runtime, Signs, no_image
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,6 +75,7 @@ RUNTIME = Runtime(
         ),
         engine.NO_NETWORK,
     ),
+    parts=Parts(("runc", "crun")),
     gpus="it was asked for them by --nv: see whether /dev/nvidia* and libcuda.so.1 are on this machine",
     builder=Builder(
         command=build,

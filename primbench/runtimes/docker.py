@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import make_skeleton
 from primbench.runtimes.invocation import Invocation, client
-from primbench.runtimes.runtime import DOCKER_SHM_BYTES, Engine, Runtime, Signs, no_image
+from primbench.runtimes.runtime import DOCKER_SHM_BYTES, Parts, Runtime, Signs, no_image
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,5 +58,6 @@ RUNTIME = Runtime(
     ),
     gpus=engine.TOOLKIT,
     builder=engine.builder("docker"),
-    engine=Engine(runners=("runc", "crun"), shared_memory_bytes=DOCKER_SHM_BYTES),
+    parts=Parts(("runc", "crun"), DOCKER_SHM_BYTES),
+    is_engine=True,
 )

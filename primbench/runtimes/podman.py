@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import make_skeleton
 from primbench.runtimes.invocation import Invocation, client
-from primbench.runtimes.runtime import Engine, Runtime, Signs, no_image
+from primbench.runtimes.runtime import Parts, Runtime, Signs, no_image
 from primbench.system.files import read_number
 
 if TYPE_CHECKING:
@@ -74,5 +74,6 @@ RUNTIME = Runtime(
     ),
     gpus=engine.TOOLKIT,
     builder=engine.builder("podman"),
-    engine=Engine(runners=("crun", "runc"), shared_memory_bytes=65_536_000),
+    parts=Parts(("crun", "runc"), shared_memory_bytes=65_536_000),
+    is_engine=True,
 )

@@ -66,14 +66,15 @@ DOCKER_SHM_BYTES = 64 * 2**20
 """Size of /dev/shm where nothing is asked for; that of Podman is a little less."""
 
 
-class Engine(NamedTuple):
-    """What has the options of `docker run`, and has its containers started by others.
+class Parts(NamedTuple):
+    """How others put together what a runtime makes of the host's own files, so that it can be taken apart.
 
-    runners: those, by its own choice first. shared_memory_bytes: size of a container's /dev/shm without options.
+    runners: those, by its own choice first. shared_memory_bytes: of a container's /dev/shm without options, where it
+    has one of its own.
     """
 
     runners: tuple[str, ...]
-    shared_memory_bytes: int
+    shared_memory_bytes: int = 0
 
 
 class Runtime(NamedTuple):
@@ -82,9 +83,10 @@ class Runtime(NamedTuple):
     rank: the least is listed first. mechanisms: how it applies settings, by which the table tells what it can set.
     found: why it cannot be used here, or None, and its version. launch: how a worker is started, and what is cleared
     away after it. signs: from inside. gpus: what to do where no GPU is seen in an image. needs_image: how to name one,
-    where it starts no container of the host's own root. builder: of images, and engine: where it is either. reaches:
-    the mechanisms by which it reaches another machine, where the rest is what its runtime there has to meet; none where
-    it starts workers here.
+    where it starts no container of the host's own root. builder: of images, where it is one. parts: of its containers,
+    where others can put them together. is_engine: whether it has the options of `docker run`. reaches: the mechanisms
+    by which it reaches another machine, where the rest is what its runtime there has to meet; none where it starts
+    workers here.
     """
 
     rank: int
@@ -96,7 +98,8 @@ class Runtime(NamedTuple):
     gpus: str | None = None
     needs_image: str | None = None
     builder: Builder | None = None
-    engine: Engine | None = None
+    parts: Parts | None = None
+    is_engine: bool = False
     reaches: frozenset[str] = frozenset()
 
     @property

@@ -38,13 +38,13 @@ def runtime_of(arm: Arm) -> Runtime:
 
 
 def runners() -> list[str]:
-    """What engines have their containers started by, each once."""
-    return list(dict.fromkeys(name for each in known().values() if each.engine for name in each.engine.runners))
+    """What can put together the containers of others, each once."""
+    return list(dict.fromkeys(name for each in known().values() if each.parts for name in each.parts.runners))
 
 
 def is_of_parts(arm: Arm) -> bool:
     """Whether one of these puts together the same, of the host's own files, with one thing more or less."""
-    is_container = arm.runtime in runners() or (arm.runtime in known() and known()[arm.runtime].engine is not None)
+    is_container = arm.runtime in runners() or (arm.runtime in known() and known()[arm.runtime].parts is not None)
     return arm.on_host_root and (is_container or arm.runtime == "host")
 
 

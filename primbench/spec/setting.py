@@ -94,7 +94,7 @@ class SeenByWorker(Protocol):
 
 
 class ContainerIngredient(NamedTuple):
-    """Of a container that is put together as an engine does it, where `primbench why` asks about that."""
+    """Of a container that is put together as a runtime does it, where `primbench why` asks about that."""
 
     name: str
     """Settings of one name are moved together."""
@@ -102,6 +102,12 @@ class ContainerIngredient(NamedTuple):
     """The value in the least of a container; None leaves the setting out."""
     usual: Callable[[str, int], Any]
     """That of an engine's container, by the engine's name and the bytes of its /dev/shm."""
+    others: Mapping[str, Any] = {}
+    """That of a runtime which is no engine, by its name; of others the bare one."""
+
+    def of(self, runtime: str, shared_memory_bytes: int, *, is_engine: bool) -> Any:
+        """The value in a container of a runtime."""
+        return self.usual(runtime, shared_memory_bytes) if is_engine else self.others.get(runtime, self.bare)
 
 
 class Setting(NamedTuple):

@@ -181,3 +181,11 @@ def test_what_this_machine_has_not_is_left_out_with_the_reason(tmp_path: Path, m
     assert [ARMS[5]] == [*frame.left_out]
     held = {each.words for each in Mixtures(frame.base, frame.whole).ingredients}
     assert {*ARMS[:5], ONE} - {CAPABILITIES} == {each for each in held if "cap-add" not in each or each == ONE}
+
+
+def test_a_container_of_apptainer_is_taken_apart_into_what_runc_can_give_one() -> None:
+    made = framed(parse_arm("host"), parse_arm("apptainer"), refused)
+    assert ("runc", "runc", {}) == (made.base.runtime, made.whole.runtime, made.left_out)
+    words = {each.words for each in Mixtures(made.base, made.whole).ingredients}
+    assert {"no-new-privileges=yes", "cap-drop=CHOWN", "no cap-add=SYS_ADMIN"} <= words
+    assert not {"seccomp", "root", "network", "ipc"} & {each.partition("=")[0] for each in words}

@@ -109,9 +109,9 @@ def _in_containers(fast: Arm, slow: Arm, refusal: Callable[[Arm], str | None]) -
 def _runner(*arms: Arm) -> str:
     """What starts containers in place of engines: by the engine's choice what works. Raises BackendUnavailable."""
     asked = [arm.runtime for arm in arms if arm.runtime in runners()]
-    engines = filter(None, (known()[arm.runtime].engine for arm in arms))
+    made = filter(None, (known()[arm.runtime].parts for arm in arms))
     reasons = []
-    for name in asked or chain(*(engine.runners for engine in engines)):
+    for name in asked or chain(*(each.runners for each in made)):
         reason, _ = known()[name].found()
         if reason is None:
             return name
@@ -121,11 +121,13 @@ def _runner(*arms: Arm) -> str:
 
 def _made(arm: Arm, runner: str) -> Arm:
     """The same put together by runc or crun: of the host the least of a container."""
-    engine = known()[arm.runtime].engine
-    room = engine.shared_memory_bytes if engine else 0
     fields: dict[str, Any] = {} if arm.runtime == runner else {row.field: part.bare for part, row in _PARTS}
-    if engine is not None:
-        fields |= {row.field: part.usual(arm.runtime, room) for part, row in _PARTS}
+    runtime = known()[arm.runtime]
+    if (parts := runtime.parts) is not None:
+        fields |= {
+            row.field: part.of(arm.runtime, parts.shared_memory_bytes, is_engine=runtime.is_engine)
+            for part, row in _PARTS
+        }
     own = {field: getattr(arm, field) for field in settings_of(arm)}
     kept = {"placement": arm.placement, "passed": arm.passed, "neighbour": arm.neighbour}
     return Arm(name=f"{arm.name} by {runner}", runtime=runner, **fields | own | kept)

@@ -189,7 +189,7 @@ ROWS = (
         unlike=_absent, mend=_ANOTHER_USER,
         moves=("copy", "everything on the CPU"),
         without=lambda arm: {"cap_add": tuple(dict.fromkeys((*arm.cap_add, "SYS_NICE")))},
-        ingredient=ContainerIngredient("fewer capabilities", ("ALL",), lambda engine, room: ()),
+        ingredient=ContainerIngredient("fewer capabilities", ("ALL",), lambda engine, room: (), {"apptainer": ()}),
         one_by_one=_added_one_by_one,
     ),
     Setting(
@@ -199,6 +199,7 @@ ROWS = (
         oci=_drop, pod=entry(*OF_CONTAINER, "securityContext", "capabilities", "drop", write=list),
         fact=("confinement", "capabilities"), unlike=_left, mend=_ANOTHER_USER, one_by_one=_dropped_one_by_one,
         moves=("copy", "everything on the CPU", *OF_FILES),
+        ingredient=ContainerIngredient("fewer capabilities", (), lambda engine, room: (), {"apptainer": ("ALL",)}),
     ),
     Setting(
         "network", "network", Literal["private", "host", "none", "overlay"] | None,
@@ -242,6 +243,6 @@ LAST = (
         fact=("confinement", "no_new_privileges"),
         unlike=lambda asked, found, seen: None if found == (asked == "yes") else "yes" if found else "no",
         mend=_NOT_HEEDED,
-        ingredient=ContainerIngredient("no new privileges", "no", lambda engine, room: "no"),
+        ingredient=ContainerIngredient("no new privileges", "no", lambda engine, room: "no", {"apptainer": "yes"}),
     ),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 
@@ -25,15 +26,15 @@ from .pages import check
 text = text_of(document)
 
 
-def inquiry(fast: str, slow: str) -> Inquiry:
-    """Of two places in one frame, of which the first thing that differs makes the one slow."""
+def inquiry(fast: str, slow: str, lasting_pairs: float = math.inf) -> Inquiry:
+    """Of two places in one frame, of which the first thing that differs makes the one slow, in so many pairs."""
     asked = parse_arm(fast, known()), parse_arm(slow, known())
     frame = framed(*asked, lambda _: None)
     ingredients = [each.words for each in Mixtures(frame.base, frame.whole).ingredients]
     investigation = Investigation(len(ingredients))
     while (asking := investigation.next()) is not None:
         seen = [
-            Observation(pair=pair, design=design, value_s=1.5 if 0 in design else 1.0)
+            Observation(pair=pair, design=design, value_s=1.5 if 0 in design and pair < lasting_pairs else 1.0)
             for pair in asking.pairs
             for design in asking.designs
         ]
@@ -65,6 +66,12 @@ def test_names_that_share_a_word_are_in_one_row_but_for_those_that_are_proven() 
     named = [(row[0], row[1]) for row in rows if row[0].isdigit()]
     assert [("1", "cap-drop=AUDIT_WRITE"), ("2", "cap-drop=CHOWN and 12 more"), ("15", "network=none")] == named
     assert lines[-1].startswith("again: primbench why docker docker:cap-drop=ALL,network=none --primitive")
+
+
+def test_a_difference_that_goes_while_it_is_searched_for_is_said_to() -> None:
+    found = inquiry("host", "host:umask=0077,nofile=4096,env.A=1", lasting_pairs=6)
+    assert "not found" == found.conclusion.outcome
+    assert "most likely none of them (" in text(found).splitlines()[0]
 
 
 def test_what_to_do_stands_below_the_answer() -> None:
