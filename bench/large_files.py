@@ -72,13 +72,13 @@ def suite(path: Path, cases: int) -> None:
     path.write_text(f"gemm = [{{ m = [{', '.join(map(str, range(1, cases + 1)))}], n = 1, k = 1 }}]\n")
 
 
-def taken(arguments: Sequence[str]) -> tuple[float, float, int]:
-    """Wall time in seconds, peak memory of any of its processes in bytes, and the exit status of `primbench`."""
+def taken(arguments: Sequence[str]) -> tuple[float, float, int, int]:
+    """Wall and CPU time in seconds, peak memory of any of its processes in bytes, the exit status: of `primbench`."""
     start = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-P", "-m", "primbench", *arguments], stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    return time.perf_counter() - start, 1024 * usage.ru_maxrss, process.returncode
+    return time.perf_counter() - start, usage.ru_utime + usage.ru_stime, 1024 * usage.ru_maxrss, process.returncode
 
 
 def commands(folder: Path) -> Mapping[str, Sequence[str]]:
@@ -113,8 +113,11 @@ def main() -> None:
         print(f"{options.records} records a file, {size / 1e6:.0f} MB; {options.cases} cases of a dry run")
         for name, arguments in commands(folder).items():
             if options.only is None or name in options.only:
-                wall_s, peak_bytes, status = taken(arguments)
-                print(f"{name:14} {wall_s:6.1f} s  {peak_bytes / 1e6:6.0f} MB  exit {status}", flush=True)
+                wall_s, cpu_s, peak_bytes, status = taken(arguments)
+                print(
+                    f"{name:14} {wall_s:6.1f} s, of CPU {cpu_s:6.1f} s, {peak_bytes / 1e6:6.0f} MB, exit {status}",
+                    flush=True,
+                )
         for page in sorted(folder.glob("*.html")):
             print(f"{page.name} {page.stat().st_size / 1e6:.1f} MB")
 

@@ -95,14 +95,15 @@ def chosen(sides: BothSides, metric: str) -> Chosen | None:
     found = sides.matching.ratio(*everything)
     if found is None:
         return None
-    quiet = at_full_speed(sides, metric)
-    of_quiet = if_enough(sides.matching.ratio(*quiet), found)
-    if of_quiet is None or sides.left_out is None or not sides.left_out.may_be_alike:
-        numbers = _of_both(sides, metric, lambda side: side.numbers)
-        return Chosen(*numbers, _logs(*everything), *found, found[1], left_out=None)
     ratio, pairs = found
-    left_out = LeftOut(slowed=sides.left_out, ratio=ratio.ratio, interval=ratio.interval())
-    return Chosen(*quiet, _logs(*quiet), *of_quiet, pairs, left_out=left_out)
+    may_be_left_out = sides.left_out if pairs >= FEWEST_PAIRS else None  # fewer have no more at full speed
+    if may_be_left_out is not None and may_be_left_out.may_be_alike:
+        quiet = at_full_speed(sides, metric)
+        if (of_quiet := if_enough(sides.matching.ratio(*quiet), found)) is not None:
+            left_out = LeftOut(slowed=may_be_left_out, ratio=ratio.ratio, interval=ratio.interval())
+            return Chosen(*quiet, _logs(*quiet), *of_quiet, pairs, left_out=left_out)
+    numbers = _of_both(sides, metric, lambda side: side.numbers)
+    return Chosen(*numbers, _logs(*everything), ratio, pairs, pairs, left_out=None)
 
 
 def pair_by_pair(baseline: Side, arm: Side, key: bytes, metric: str) -> dict[int, float]:

@@ -19,7 +19,7 @@ from primbench.compare.sides import identity
 from primbench.results.metrics import METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from primbench.compare.chosen import Chosen
     from primbench.compare.matching import CountedRatio, Matching
@@ -39,13 +39,15 @@ def compare_cases(baseline: Side, arms: Sequence[Side], matching: Matching) -> l
 
     Scatter is borrowed among the cases of all arms, metric by metric, where processes are paired.
     """
-    by_arm = [
-        [_of_case(BothSides(baseline, arm, key, matching)) for key in baseline.cases if key in arm.cases]
-        for arm in arms
-    ]
-    if matching.ratio is paired:
+    by_arm: list[Iterable[_OfCase]] = [_of_both(baseline, arm, matching) for arm in arms]
+    if matching.ratio is paired:  # else a case at a time is held
+        by_arm = [list(cases) for cases in by_arm]
         _borrow([case for cases in by_arm for case in cases])
     return [list(map(_compare_case, cases)) for cases in by_arm]
+
+
+def _of_both(baseline: Side, arm: Side, matching: Matching) -> Iterator[_OfCase]:
+    return (_of_case(BothSides(baseline, arm, key, matching)) for key in baseline.cases if key in arm.cases)
 
 
 def _of_case(sides: BothSides) -> _OfCase:
