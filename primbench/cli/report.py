@@ -17,7 +17,7 @@ from primbench.compare.runs import side_of
 from primbench.compare.sides import sides_of
 from primbench.errors import InvalidRequest
 from primbench.experiments.why.inquiry import recalled
-from primbench.report import compared, html, measured, why
+from primbench.report import compared, html, measured, overview, why
 from primbench.report.plain import printable
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ def _report(asked: DrawFiles) -> None:
 def _page(places: Sequence[NamedRuns], baseline: str | None) -> Document:
     first, *others = places
     if others:
-        return compared.pages([(other.label, _beside(first, other)) for other in others], first.label)
+        page = compared.pages([(other.label, _beside(first, other)) for other in others], first.label)
+        beginning = overview.of_files([(place.label, as_one(place)) for place in places])
+        return replace(page, sections=lambda: [beginning, *page.sections()])
     study = as_one(first).header.study
     if study and study.why and baseline is None and len(first.runs) == 1:
         return _why_page(first)

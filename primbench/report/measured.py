@@ -15,12 +15,12 @@ from primbench.decompose import sums
 from primbench.report import environment, explained, table
 from primbench.report.document import Document, Note, Section, Table
 from primbench.report.figures.heat import heat_maps
-from primbench.report.figures.roofline import rooflines
 from primbench.report.figures.sweeps import rates
 from primbench.report.figures.tails import tails
 from primbench.report.figures.timeline import timelines
 from primbench.report.figures.times import times
 from primbench.report.figures.topology import topology
+from primbench.report.overview import LAUNCH_BOUND, launch_bound_share, of_records
 from primbench.results.metrics import METRICS
 from primbench.results.record import model_of
 from primbench.spec.naming import names_of
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from primbench.report.document import Figure
     from primbench.results.file import Results
     from primbench.results.record import Record
-
-LAUNCH_BOUND = 0.5
-"""Of a Python loop's period, from which share on launching is what a case spends its time on."""
-
 
 MOST_CURVES = 6
 
@@ -65,14 +61,10 @@ def _where(results: Results) -> str:
 
 
 def _launch_bound(records: Sequence[Record]) -> Iterator[str]:
-    shares = [share for record in records if (share := _share(record)) is not None]
+    shares = [share for record in records if (share := launch_bound_share(record)) is not None]
     if shares:
         count = sum(share > LAUNCH_BOUND for share in shares)
         yield f"{count} of {len(shares)} are launch-bound: a loop in Python waits longer for launches than for the GPU"
-
-
-def _share(record: Record) -> float | None:
-    return record.measurement.launch_bound_fraction if record.measurement else None
 
 
 def sections(results: Results, yardsticks: Sequence[Yardstick] = (), *, is_folded: bool = False) -> Iterator[Section]:
@@ -84,10 +76,8 @@ def sections(results: Results, yardsticks: Sequence[Yardstick] = (), *, is_folde
         title = f"All records of {name}" if is_folded else name
         figures = [] if is_folded else [*_figures(records)]
         yield Section(title, [*figures, _numbers(records, results, yardsticks)], is_folded=is_folded)
-    others = {"Rooflines": rooflines(results), "Over time": timelines(results.records)}
-    for title, drawn in others.items():
-        if not is_folded and (figures := [*drawn]):
-            yield Section(title, figures)
+    if not is_folded and (figures := [*timelines(results.records)]):
+        yield Section("Over time", figures)
 
 
 def _figures(records: Sequence[Record]) -> Iterator[Figure]:
@@ -151,7 +141,13 @@ def page(
     results: Results, yardsticks: Sequence[Yardstick] = (), title: str = "", files: Sequence[Results] = ()
 ) -> Document:
     """Of one file, or of several whose records are in one. title: its name. files: the several."""
-    parts = [*_step(results), *sections(results, yardsticks), *places(results), again(files or [results])]
+    parts = [
+        of_records(results, yardsticks),
+        *_step(results),
+        *sections(results, yardsticks),
+        *places(results),
+        again(files or [results]),
+    ]
     return Document(title_of(title, *(files or [results])), Note(answer(results)), lambda: parts)
 
 

@@ -38,15 +38,14 @@ class Point:
 
 
 def rooflines(results: Results) -> Iterator[Figure]:
-    """One for each device and kind of arithmetic that something is known to bound."""
+    """One for each device and kind of arithmetic; of what nothing is known to bound, points alone."""
     found: dict[tuple[str, Bound], list[Point]] = {}
     for record in results.records:
         problem = record.case.known_problem()
         if problem and (bound := problem.bound()) and (point := _point(record)):
             found.setdefault((record.case.device, bound), []).append(point)
     for (device, bound), points in found.items():
-        if ceilings := ceilings_of(results, device, bound):
-            yield _roofline(points, ceilings, f"Roofline of {device}, {_kind(bound)}")
+        yield _roofline(points, ceilings_of(results, device, bound), f"Roofline of {device}, {_kind(bound)}")
 
 
 def _kind(bound: Bound) -> str:
@@ -60,6 +59,8 @@ def _roofline(points: Sequence[Point], ceilings: Sequence[Ceiling], title: str) 
         "line what arithmetic does at most: solid as measured in this run, dashed as the maker prints it. A case far "
         "below both waits for something else, such as launches."
     )
+    if not ceilings:
+        words += " Nothing is known here of what the device does at most: --roof measures it."
     if len(drawn) < len(points):
         words += f" Drawn are {len(drawn)} of {len(points)} cases, evenly by their rate."
     return Figure(title, words, _picture(drawn, ceilings, title, words), _numbers(drawn, ceilings))

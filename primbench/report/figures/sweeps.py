@@ -26,9 +26,12 @@ MOST_TICKS = 6
 def rates(records: Sequence[Record]) -> Figure | None:
     """Of records of one primitive; None where its size is not one number of bytes, or they have fewer than four."""
     found = sweeps(records)
-    if not found:
-        return None
-    title = f"{records[0].case.primitive}: bytes a second by size"
+    return rates_of(records[0].case.primitive, found) if found else None
+
+
+def rates_of(primitive: str, found: Sequence[Sweep]) -> Figure:
+    """Of sweeps of one primitive, each with a name of its own."""
+    title = f"{primitive}: bytes a second by size"
     words = (
         "Marks are measured; a curve is what one latency and one bandwidth, fitted to the times, would give. A mark "
         "below its curve is slower than its neighbours let expect; there is no curve where none fits."

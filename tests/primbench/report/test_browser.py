@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.wheel,
     pytest.mark.skipif(program() is None, reason="chromium is not installed: apt-get install chromium"),
 ]
+CLIPPED = "each => each.scrollWidth > each.clientWidth + 1"
 SCREENS = [(400, "light"), (1000, "dark"), (1600, "light")]
 
 
@@ -59,6 +60,7 @@ def test_a_page_asks_for_nothing_and_fits(name: str, pages: dict[str, Path], chr
     for width, scheme in SCREENS:
         chromium.open(pages[name], width, scheme)
         assert 0 == chromium.value("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert 0 == chromium.value(f"[...document.querySelectorAll('th, td')].filter({CLIPPED}).length")
         assert [] == chromium.said
         assert [pages[name].as_uri()] == chromium.asked
     colour = "getComputedStyle(document.documentElement).getPropertyValue('--paper')"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import lzma
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -125,6 +126,26 @@ def test_finding_without_pictures_has_its_words_and_tables() -> None:
     assert ["node", "what", "two, nodes"] == titles(found, "th") + titles(found, "caption")
     assert ["a|b", "<i>", "c", "d" * 40] == titles(found, "td")
     assert ["primbench", "It is a|b.", "! slow", "last"] == titles(found, "p")
+
+
+def test_a_page_of_a_run_begins_with_an_overview(invoke: Callable[..., Result], measured: tuple[Path, Result]) -> None:
+    found = check(report(invoke, measured[0]))
+    assert "Overview" == titles(found, "h2")[0]
+    assert "By primitive" == titles(found, "caption")[0]
+
+
+def test_a_page_of_several_files_begins_with_machines_and_curves(invoke: Callable[..., Result], tmp_path: Path) -> None:
+    one, other = (tmp_path / f"{name}.jsonl.xz" for name in ("one", "other"))
+    for path in (one, other):
+        shutil.copy(REFERENCE / "h200-memcpy-cupy.jsonl.xz", path)
+    found = check(report(invoke, one, other))
+    assert "Overview" == titles(found, "h2")[0]
+    assert "By machine" == titles(found, "caption")[0]
+    rows = [[cell.text for cell in row.all("td")] for row in found.all("table")[0].all("tr")]
+    assert ["one.jsonl.xz", "other.jsonl.xz"] == [row[0] for row in rows if row]
+    assert "memcpy: bytes a second by size" == titles(found, "h3")[0]
+    curves = {each.text.partition(": ")[0] for each in found.all("figure")[0].all("text") if ": " in each.text}
+    assert {"one.jsonl.xz", "other.jsonl.xz"} == curves
 
 
 def elsewhere(record: Record, thread: int, memory: int) -> Record:
