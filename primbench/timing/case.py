@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -174,7 +174,7 @@ def _measured(
     phases.end("check")
     host_pages = pages.watch(steps, [*extents, *first.extents], page_nodes)
     since = _counting(method)
-    with garbage_kept(), pace.in_place(calls, backend.device):
+    with _kept(method), pace.in_place(calls, backend.device):
         phases.end("own CPU")
         timed = timed_by(timer, problem, steps[0], method, pace) if timer else Measurement()
     turned = pace.turns()
@@ -206,6 +206,11 @@ def _measured(
         turns=turned,
         over_time=over_time,
     )
+
+
+def _kept(method: Method) -> AbstractContextManager[None]:
+    """garbage_kept(); in a dry run nothing, as there is no sample that a collection would land in."""
+    return nullcontext() if method.dry_run else garbage_kept()
 
 
 def _counting(method: Method) -> Callable[..., HostReading | None]:
