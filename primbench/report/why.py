@@ -142,10 +142,17 @@ def _added(proof: Proof, one: Contribution) -> RatioInterval:
 
 
 def _both_ways(found: Inquiry) -> Iterator[str]:
-    several = len(_proven(found)) > 1
-    if found.conclusion.proofs:
-        harms, heals = ("they harm", "they heal") if several else ("it harms", "it heals")
-        yield f"Added to {_named(found.fast)} {harms}, taken from {_named(found.slow)} {heals}."
+    proven = _proven(found).values()
+    if not proven:
+        return
+    each, s = ("it", "s") if len(proven) == 1 else ("they", "")
+    if all(_added(*of).ratio < 1 for of in proven):
+        harms, heals = f"{each} speed{s} it up", f"{each} slow{s} it down"
+    elif all(_added(*of).ratio >= 1 for of in proven):
+        harms, heals = f"{each} harm{s}", f"{each} heal{s}"
+    else:
+        harms, heals = f"{each} do that", f"{each} undo it"
+    yield f"Added to {_named(found.fast)} {harms}, taken from {_named(found.slow)} {heals}."
 
 
 def _framing(found: Inquiry) -> Iterator[str]:

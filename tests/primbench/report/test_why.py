@@ -26,7 +26,7 @@ from .pages import check
 text = text_of(document)
 
 
-def inquiry(fast: str, slow: str, lasting_pairs: float = math.inf) -> Inquiry:
+def inquiry(fast: str, slow: str, *, lasting_pairs: float = math.inf, slow_s: float = 1.5) -> Inquiry:
     """Of two places in one frame, of which the first thing that differs makes the one slow, in so many pairs."""
     asked = parse_arm(fast, known()), parse_arm(slow, known())
     frame = framed(*asked, lambda _: None)
@@ -34,7 +34,7 @@ def inquiry(fast: str, slow: str, lasting_pairs: float = math.inf) -> Inquiry:
     investigation = Investigation(len(ingredients))
     while (asking := investigation.next()) is not None:
         seen = [
-            Observation(pair=pair, design=design, value_s=1.5 if 0 in design and pair < lasting_pairs else 1.0)
+            Observation(pair=pair, design=design, value_s=slow_s if 0 in design and pair < lasting_pairs else 1.0)
             for pair in asking.pairs
             for design in asking.designs
         ]
@@ -72,6 +72,13 @@ def test_a_difference_that_goes_while_it_is_searched_for_is_said_to() -> None:
     found = inquiry("host", "host:umask=0077,nofile=4096,env.A=1", lasting_pairs=6)
     assert "not found" == found.conclusion.outcome
     assert "most likely none of them (" in text(found).splitlines()[0]
+
+
+def test_what_makes_a_place_faster_is_not_said_to_harm() -> None:
+    answer = text(inquiry("host", "host:umask=0077,nofile=4096", slow_s=0.5)).splitlines()[0]
+    assert " it speeds it up, " in answer
+    assert " it slows it down." in answer
+    assert "harm" not in answer
 
 
 def test_what_to_do_stands_below_the_answer() -> None:
