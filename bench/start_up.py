@@ -16,6 +16,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -34,11 +35,12 @@ COMMANDS = {
 }
 
 
-def taken(arguments: tuple[str, ...]) -> tuple[float, float]:
-    """Wall and CPU time of a fresh Python, in seconds."""
+def taken(arguments: tuple[str, ...], folder: str) -> tuple[float, float]:
+    """Wall and CPU time of a fresh Python, in seconds. folder: for temporary files."""
     asked = {"_PRIMBENCH_COMPLETE": "bash_complete", "COMP_WORDS": "primbench ", "COMP_CWORD": "1"}
     completes = arguments == COMMANDS["primbench <Tab>"]
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    kept["TMPDIR"] = folder  # in which nothing was left that would be cleared away
     before, start = cpu_s(), time.perf_counter()
     subprocess.run(
         [sys.executable, "-P", *arguments],
@@ -56,9 +58,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=21)
     rounds = parser.parse_args().rounds
-    for arguments in COMMANDS.values():
-        taken(arguments)  # writes what Python keeps compiled
-    times = [{name: taken(arguments) for name, arguments in COMMANDS.items()} for _ in range(rounds)]
+    with tempfile.TemporaryDirectory() as folder:
+        for arguments in COMMANDS.values():
+            taken(arguments, folder)  # writes what Python keeps compiled
+        times = [{name: taken(arguments, folder) for name, arguments in COMMANDS.items()} for _ in range(rounds)]
     print(f"medians of {rounds} rounds; ratios within rounds, to the first")
     for name in COMMANDS:
         wall, cpu = (statistics.median(each[name][kind] for each in times) for kind in (0, 1))

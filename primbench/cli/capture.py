@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -13,7 +12,7 @@ from primbench.cli.as_typed import kernels_options
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
 from primbench.cli.options import overwrite_option
-from primbench.cli.request import RequestCommand, argument, option, part, typed
+from primbench.cli.request import RequestCommand, argument, dataclass, option, part, typed
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, get_args
 
@@ -16,7 +15,7 @@ from primbench.cli.option_types import FILE
 from primbench.cli.options import Exports, fail_above
 from primbench.cli.outputs import check_outputs, publish, say_unknown
 from primbench.cli.places import read_places
-from primbench.cli.request import RequestCommand, argument, option, part
+from primbench.cli.request import RequestCommand, argument, dataclass, option, part
 from primbench.compare.gate import SLOWER, FailOn, Gate
 from primbench.compare.pairs import compare, compare_runs
 from primbench.compare.runs import side_of

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 
 import click
 
 from primbench.cli.option_types import FILE
 from primbench.cli.options import json_option, overwrite_option
-from primbench.cli.request import RequestCommand, argument, option
+from primbench.cli.request import RequestCommand, argument, dataclass, option
 
 RANK = 150
 HELP = """Find what in this place (limits, confinement, GPUs, libraries, variables) can distort results, and what to do.

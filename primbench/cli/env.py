@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import click
 
 from primbench.cli import CommandGroup
 from primbench.cli.option_types import FILE
 from primbench.cli.options import json_option, overwrite_option
-from primbench.cli.request import RequestCommand, argument, carrying_out, parameters
+from primbench.cli.request import RequestCommand, argument, carrying_out, dataclass, parameters
 
 RANK = 140
 HELP = """Show what would be recorded of this place, where it was read, and why what is missing is.
@@ -47,7 +45,7 @@ class ComparePlaces:
 def _show(asked: ShowPlace) -> None:
     context = click.get_current_context()
     if context.invoked_subcommand is not None:
-        if asked != ShowPlace():
+        if asked.json is not None or asked.overwrite:
             raise click.UsageError(f"{'--overwrite' if asked.json is None else '--json'} belongs behind diff", context)
         return
     import msgspec

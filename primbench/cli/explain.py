@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from primbench.cli.captured import threads_of
 from primbench.cli.options import Here, HowHere, max_time, min_time
-from primbench.cli.request import RequestCommand, argument, part
+from primbench.cli.request import RequestCommand, argument, dataclass, part
 from primbench.errors import FileError, InvalidRequest
 from primbench.units import format_time
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 
 from primbench.cli.option_types import FILE
 from primbench.cli.options import Exports
 from primbench.cli.outputs import check_outputs, publish
-from primbench.cli.request import RequestCommand, argument, option, part
+from primbench.cli.request import RequestCommand, argument, dataclass, option, part
 
 RANK = 80
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 
 import click
 
 from primbench.cli.echo import say
 from primbench.cli.options import json_option, overwrite_option
-from primbench.cli.request import RequestCommand, option
+from primbench.cli.request import RequestCommand, dataclass, option
 from primbench.runtimes.images.build import builders
 from primbench.runtimes.images.builder import DEFAULT_BASE, DEFAULT_TAG, ImageRequest
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from primbench.cli.options import OnDevice
 from primbench.cli.problem import OfProblem, entries_of, in_words
-from primbench.cli.request import option, part
+from primbench.cli.request import dataclass, option, part
 from primbench.errors import InvalidRequest
 from primbench.registry import backends_of
 from primbench.spec.neighbour import Neighbour

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +14,7 @@ from primbench.cli.measuring import announced, exit_as, run_cases, writing
 from primbench.cli.option_types import DEVICE, FILE, TIMEOUT, WholeNumber, parsed
 from primbench.cli.options import Exports, Recorded, json_option, overwrite_option
 from primbench.cli.outputs import check_files, put_out
-from primbench.cli.request import RequestCommand, option, part
+from primbench.cli.request import RequestCommand, dataclass, option, part
 from primbench.errors import BackendUnavailable
 from primbench.experiments import numa
 from primbench.experiments.numa import CPU

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -24,7 +23,7 @@ from primbench.cli.option_types import (
     WholeNumber,
     parsed,
 )
-from primbench.cli.request import RequestOption, option, part, several
+from primbench.cli.request import RequestOption, dataclass, option, part, several
 from primbench.registry import primitives
 from primbench.report import written
 from primbench.spec.defaults import ALL, DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, DEFAULT_TIMEOUT_S

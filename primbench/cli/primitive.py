@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from primbench.cli.options import Here, Membership, Versus
 from primbench.cli.problem import OfProblem, SizeOption, entries_of, request_of
-from primbench.cli.request import RequestCommand, part
+from primbench.cli.request import RequestCommand, dataclass, part
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, fields_of
 from primbench.units import parse_counts

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import shlex
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from primbench.cli.completing import complete_suite
 from primbench.cli.option_types import Choices, parsed
-from primbench.cli.request import RequestArgument, RequestOption, made_of, option, parameters, part, several
+from primbench.cli.request import RequestArgument, RequestOption, dataclass, made_of, option, parameters, part, several
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, Value, fields_of
 from primbench.registry import build, problem_class, required
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from primbench.distributed.world import World
     from primbench.suites import Entry
 
+Made = TypeVar("Made")
 Request = TypeVar("Request", bound="OfProblem")
 DEFAULT_SIZES = "medium"
 
@@ -55,12 +55,15 @@ def request_of(problem: type[Problem], request: type[Request]) -> type[Request]:
     def options() -> list[click.Parameter]:
         return [*map(_parameter, fields_of(problem))]
 
-    own = dataclasses.make_dataclass(
-        "OwnSizes", [("given", Any, several(options))], bases=(Sized,), frozen=True, kw_only=True
-    )
-    return dataclasses.make_dataclass(
-        request.__name__, [("problem", Any, part(own))], bases=(request,), frozen=True, kw_only=True
-    )
+    own = _with(Sized, "given", several(options))
+    return _with(request, "problem", part(own))
+
+
+def _with(request: type[Made], name: str, field: Any) -> type[Made]:
+    """The request with a field in place of one of its own."""
+    own = {name: field, "__annotations__": {name: "Any"}, "__doc__": request.__doc__}
+    made = type(request.__name__, (request,), own)
+    return cast("type[Made]", dataclass(frozen=True, kw_only=True)(made))
 
 
 def _parameter(field: dataclasses.Field[Any]) -> click.Parameter:

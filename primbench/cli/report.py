@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from primbench.baselines.roof import roof_of
@@ -11,7 +11,7 @@ from primbench.cli.option_types import FILE
 from primbench.cli.options import overwrite_option
 from primbench.cli.outputs import check_files, say_unknown, write
 from primbench.cli.places import as_one, read_places
-from primbench.cli.request import RequestCommand, argument, option
+from primbench.cli.request import RequestCommand, argument, dataclass, option
 from primbench.compare.pairs import compare, compare_runs
 from primbench.compare.runs import side_of
 from primbench.compare.sides import sides_of

@@ -18,6 +18,40 @@ from primbench.errors import BackendUnavailable, InvalidField, PlacementError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass
+else:
+
+    def dataclass(*, frozen: bool, kw_only: bool) -> Callable[[type], type]:
+        """As dataclasses.dataclass, frozen and by keywords, without methods that it compiles of text for each class.
+
+        By these --help would take a tenth longer.
+        """
+        assert frozen
+        assert kw_only
+
+        def made(cls: type) -> type:
+            cls.__init__, cls.__setattr__ = _begin, _refuse
+            return dataclasses.dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
+
+        return made
+
+
+def _begin(self: Any, **values: Any) -> None:
+    fields = {field.name: field for field in dataclasses.fields(self)}
+    if unknown := values.keys() - fields.keys():
+        raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
+    for name, field in fields.items():
+        if name not in values:
+            make: Any = field.default_factory
+            values[name] = field.default if make is dataclasses.MISSING else make()
+    self.__dict__.update(values)
+
+
+def _refuse(self: Any, name: str, value: object) -> None:
+    raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
 Request = TypeVar("Request")
 Mark = Literal["alone", "begun", "case", "which", "script", "model"]
 """What an option says. alone: of measuring in one place, which means nothing where several are compared. begun: what a

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from primbench.cli.captured import threads_of
 from primbench.cli.completing import complete_listed, complete_set, complete_suite
 from primbench.cli.option_types import dtypes
 from primbench.cli.options import Here, Membership, Versus, primitives_option
 from primbench.cli.problem import once
-from primbench.cli.request import RequestCommand, argument, option, part
+from primbench.cli.request import RequestCommand, argument, dataclass, option, part
 from primbench.cli.versus import measure_or_compare
 from primbench.dtypes import ITEMSIZE_BYTES
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from primbench.cli.design import design_of, study_of
 from primbench.cli.echo import say
 from primbench.cli.options import Exports, OnDevice, Recorded
 from primbench.cli.outputs import publish
-from primbench.cli.request import RequestCommand, part
+from primbench.cli.request import RequestCommand, dataclass, part
 from primbench.cli.studying import HOST, HowPaired, carry_out, entries_of_study, pairs_option, time_budget
 
 if TYPE_CHECKING:

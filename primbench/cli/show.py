@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from primbench.cli.option_types import FILE, parsed
 from primbench.cli.options import Exports, TableOptions
 from primbench.cli.outputs import check_outputs, report, say_unknown
 from primbench.cli.places import as_one, read_places
-from primbench.cli.request import RequestCommand, argument, option, part, typed
+from primbench.cli.request import RequestCommand, argument, dataclass, option, part, typed
 from primbench.errors import InvalidRequest
 from primbench.report import chosen, steps
 from primbench.report.table import MOST_ROWS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from dataclasses import replace as but
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -18,7 +17,7 @@ from primbench.cli.echo import say
 from primbench.cli.neighbour import neighbour_in_words
 from primbench.cli.option_types import parsed
 from primbench.cli.options import Exports, OnDevice, Resumable, arm_in_words, primitives_option
-from primbench.cli.request import RequestCommand, argument, option, part
+from primbench.cli.request import RequestCommand, argument, dataclass, option, part
 from primbench.cli.resuming import check_all_kernels, resuming
 from primbench.cli.studying import (
     DEFAULT_SIZES,

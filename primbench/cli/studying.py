@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from primbench.cli.option_types import TIMEOUT, WholeNumber
 from primbench.cli.options import How, max_time, min_time
 from primbench.cli.outputs import check_outputs
 from primbench.cli.problem import entries_in, entries_in_words, once
-from primbench.cli.request import option, typed
+from primbench.cli.request import dataclass, option, typed
 from primbench.cli.resuming import going_on
 from primbench.compare.gate import SLOWER, Gate
 from primbench.compare.pairs import compare

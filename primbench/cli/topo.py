@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from primbench.cli.option_types import FILE
 from primbench.cli.options import json_option, overwrite_option
-from primbench.cli.request import RequestCommand, option
+from primbench.cli.request import RequestCommand, dataclass, option
 
 RANK = 120
 

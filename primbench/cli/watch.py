@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +13,7 @@ from primbench.cli.echo import say
 from primbench.cli.option_types import FILE, TIMEOUT
 from primbench.cli.options import overwrite_option
 from primbench.cli.processes import processes_of
-from primbench.cli.request import RequestCommand, argument, option
+from primbench.cli.request import RequestCommand, argument, dataclass, option
 from primbench.errors import INTERRUPTED, InvalidRequest
 
 if TYPE_CHECKING:

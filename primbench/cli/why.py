@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
 from dataclasses import replace as but
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from primbench.cli.measuring import signals_unwind, writing
 from primbench.cli.option_types import parsed
 from primbench.cli.options import Exports, OnDevice, Resumable, arm_in_words, primitives_option
 from primbench.cli.outputs import check_outputs, publish
-from primbench.cli.request import RequestCommand, argument, option, part, typed
+from primbench.cli.request import RequestCommand, argument, dataclass, option, part, typed
 from primbench.cli.resuming import check_all_kernels, resuming
 from primbench.cli.studying import (
     DEFAULT_SIZES,
