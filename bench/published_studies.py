@@ -40,9 +40,9 @@ import primbench.suites as suites
 from primbench.compare.claims import answer
 from primbench.compare.pairs import compare
 from primbench.report import plain
+from primbench.report.arm_tables import estimate_of, shown_claim
 from primbench.report.document import Note, Table
 from primbench.report.formats import markdown
-from primbench.report.published import estimate_of, shown_claim
 from primbench.report.verdicts import shown_estimate
 from primbench.results import file as results_file
 from primbench.results.record import Line, model_of

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from primbench.compare.shown import shown_interval, shown_ratio
-from primbench.report.deviations import in_words
+from primbench.doctor.table import causes
 from primbench.report.document import Note
 from primbench.report.environment import shown
 from primbench.spec.naming import name_of
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from primbench.compare.comparison import CaseComparison, Comparison, Mixed
+    from primbench.compare.outputs import Deviation
     from primbench.compare.ratio import Estimate
+    from primbench.spec.case import Case
+
 
 MOST_CHANGES = 8
 
@@ -33,7 +36,7 @@ def cautions(comparison: Comparison) -> Iterator[list[Note]]:
 
 def _deviating(comparison: Comparison) -> list[str]:
     """A warning for each output that is not what it should be."""
-    found = [f"WRONG IN A FEW BITS: {in_words(case, each, each.place)}." for case, each in comparison.deviations]
+    found = [f"WRONG IN A FEW BITS: {deviation_words(case, each, each.place)}." for case, each in comparison.deviations]
     more = [f"And {len(found) - MOST_CHANGES} more outputs: --json has all."] if len(found) > MOST_CHANGES else []
     return found[:MOST_CHANGES] + more
 
@@ -105,4 +108,16 @@ def _differs_from_itself(baseline: str, unequal: Sequence[tuple[CaseComparison, 
     return (
         f"NOT VALID in {len(unequal)} of {cases} cases: {baseline} differs from itself, by {most} in "
         f"{name_of(worst.case)}. There only what lies beyond is called different: quiet the machine, or run more pairs."
+    )
+
+
+def deviation_words(case: Case, found: Deviation, place: str) -> str:
+    """place: what stands for that of the deviation, such as "host"."""
+    who = f"each process of {place}" if found.process is None else f"process {found.process} of {place}"
+    count = f"{found.calls} of {found.of_calls}" if found.calls < found.of_calls else f"all {found.calls}"
+    others = f"{found.others} other process{'es' * (found.others != 1)}"
+    return (
+        f"{name_of(case)}: {who} gave, in {count} calls that were looked at, an output of which {found.parts} of "
+        f"{found.of_parts} parts {'is' if found.parts == 1 else 'are'} not to the last bit what {others} gave, with "
+        f"the same libraries on the same model of processor: {causes()[found.cause].effect}"
     )

@@ -11,14 +11,13 @@ from msgspec.structs import asdict
 from primbench.compare.gate import SLOWER, Gate
 from primbench.compare.ratio import MOST_UNSEEN, WITHIN_MARGIN
 from primbench.compare.shown import shown_interval, shown_ratio
-from primbench.report.arm_tables import arm_tables
+from primbench.report.arm_tables import arm_tables, published_table
 from primbench.report.cautions import cautions
 from primbench.report.checks import checks
 from primbench.report.differing import beside, effect
 from primbench.report.document import Document, Note, Section, typed
 from primbench.report.headline import headline, tone, what_is_judged
 from primbench.report.learnt import learnt
-from primbench.report.published import published_table
 from primbench.report.step import step
 from primbench.report.verdicts import in_words, why
 from primbench.results.metrics import METRICS

@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 
 from primbench.compare.shown import shown_ratio
 from primbench.fleet.outliers import FEWEST
-from primbench.report.deviations import in_words
+from primbench.report.cautions import deviation_words
 from primbench.report.document import Check, Document, Note, Section, Table
 from primbench.report.environment import shown
 from primbench.report.fleet_changes import MOST_NAMES, changes_table, named
@@ -210,7 +210,7 @@ def _of_node(fleet: Fleet, found: NodeFindings) -> Iterator[str]:
     if found.outlying:
         yield _slower_in(fleet, found)
     for number, deviations in found.deviations.items():
-        yield from (in_words(fleet.cases[number].case, each, f"this {fleet.what}") for each in deviations)
+        yield from (deviation_words(fleet.cases[number].case, each, f"this {fleet.what}") for each in deviations)
     if found.damage:
         yield f"its file ends early: {found.damage}"
     for reason, cases in _by_reason(found).items():

@@ -18,6 +18,7 @@ from primbench.units import format_time, rate_column
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+
 HOTTEST = 0.6  # how much of its colour a cell of a heat map has at most
 NARROW = 360  # pixels that a small screen has for a picture
 LEGEND = 18  # pixels down, a row
@@ -216,3 +217,50 @@ def add_heat(svg: Element, x: tuple[float, float], y: tuple[float, float], stren
     add_bar(svg, x, y, "band")
     add_bar(svg, x, y, "heat")
     svg[-1].set("fill-opacity", f"{HOTTEST * strength:.2f}")
+
+
+LEFT = 6.0  # percent of the width, where numbers on lines across end
+
+
+@dataclass(frozen=True)
+class XyPlot:
+    """across, down: its axes. top, bottom: of what is drawn, in pixels down."""
+
+    svg: Element
+    across: Axis
+    down: Axis
+    top: float
+    bottom: float
+
+    def ticks(self, across: Iterable[tuple[float, str]], down: Iterable[tuple[float, str]]) -> None:
+        """(value, word) of each."""
+        add_ticks_below(self.svg, self.across, across, self.top, self.bottom)
+        add_ticks_left(self.svg, self.down, down, (0, 100))
+
+    def mark(self, x: float, y: float, shape: str, look: str, *, tip: str) -> None:
+        add_mark(self.svg, self.across.at(x), self.down.at(y), shape, look, tip=tip)
+
+    def curve(self, points: Iterable[tuple[float, float]], look: str) -> None:
+        """Through (x, y) of these."""
+        add_curve(self.svg, [(self.across.at(x), self.down.at(y)) for x, y in points], look, height=self.bottom)
+
+
+def xy_plot(
+    said: tuple[str, str],
+    names: Iterable[str],
+    across: tuple[float, float],
+    down: tuple[float, float],
+    *,
+    height: float,
+    below: float = 22,
+) -> tuple[XyPlot, Sequence[tuple[str, str, str]]]:
+    """A plot, and shape, look and name of each series. said: title and words. across, down: ends of its axes.
+
+    height, below: pixels of what is drawn, and of what stands below it.
+    """
+    legend = [*series(names)]
+    top = below_legend(legend)
+    bottom = top + height
+    svg = picture(bottom + below, *said)
+    add_legend(svg, legend)
+    return XyPlot(svg, Axis(*across, LEFT, 98, log=True), Axis(*down, bottom, top, log=True), top, bottom), legend

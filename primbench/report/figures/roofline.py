@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from primbench.baselines.roof import ceilings_of
 from primbench.report.document import Column, Figure, Table
-from primbench.report.svg_plot import add_words, rate_ticks, shown_rate, spread
-from primbench.report.xy_plot import XyPlot, xy_plot
+from primbench.report.svg_plot import XyPlot, add_words, rate_ticks, shown_rate, spread, xy_plot
 from primbench.spec.naming import names_of
 from primbench.units import format_percent
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from primbench.report.document import Column, Figure, Table
 from primbench.report.line import sweeps
-from primbench.report.svg_plot import rate_ticks, shown_rate, spread
-from primbench.report.xy_plot import xy_plot
+from primbench.report.svg_plot import rate_ticks, shown_rate, spread, xy_plot
 from primbench.units import format_bytes, format_time
 
 if TYPE_CHECKING:

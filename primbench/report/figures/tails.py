@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from primbench import stats
 from primbench.report.document import Column, Figure, Table
-from primbench.report.svg_plot import spread, time_ticks
-from primbench.report.xy_plot import xy_plot
+from primbench.report.svg_plot import spread, time_ticks, xy_plot
 from primbench.units import format_time
 
 if TYPE_CHECKING:
