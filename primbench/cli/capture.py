@@ -28,19 +28,23 @@ class OfModel:
     """How a model of the list is called, as its primitive's fields have it; None is the model's own."""
 
     batch_size: int | None = option(
-        "--batch-size", group="Model", type=click.IntRange(1), metavar="N", marks=("model",),
+        "--batch-size", group="Model", type=click.IntRange(1), metavar="N", marks=("of model",),
         help="Default: the original's.")  # fmt: skip
     mode: Literal["train", "inference"] | None = option(
-        "--mode", group="Model", type=click.Choice(["train", "inference"]), marks=("model",), help="Default: train."
+        "--mode", group="Model", type=click.Choice(["train", "inference"]), marks=("of model",), help="Default: train."
     )
     dtype: str | None = option(
-        "--dtype", group="Model", type=click.Choice(["float32", "bfloat16", "float16"]), marks=("model",),
+        "--dtype", group="Model", type=click.Choice(["float32", "bfloat16", "float16"]), marks=("of model",),
         help="Default: float32.")  # fmt: skip
     cudnn_benchmark: bool = option(
-        "--cudnn-benchmark", group="Model", is_flag=True, marks=("model",),
+        "--cudnn-benchmark", group="Model", is_flag=True, marks=("of model",),
         help="Have cuDNN try its algorithms, and take the fastest.")  # fmt: skip
     device: str | None = option(
-        "--device", group="Model", metavar="cpu|cuda:N", marks=("model",), help="Default: the first GPU, else the CPU."
+        "--device",
+        group="Model",
+        metavar="cpu|cuda:N",
+        marks=("of model",),
+        help="Default: the first GPU, else the CPU.",
     )
 
 
@@ -123,7 +127,7 @@ def _of_script(asked: CaptureStep) -> CaptureRequest:
     from primbench.registry import named_files
 
     what = asked.what
-    for word in typed("model"):
+    for word in typed("of model"):
         raise InvalidRequest(f"{word}: of model:NAME; {what} is run as it is")
     if not asked.is_module and not os.path.isfile(what):
         hint = f"a module is named with -m, a model of `primbench list models` {MODEL}NAME"

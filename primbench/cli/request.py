@@ -53,7 +53,7 @@ def _refuse(self: Any, name: str, value: object) -> None:
 
 
 Request = TypeVar("Request")
-Mark = Literal["alone", "begun", "case", "which", "script", "model"]
+Mark = Literal["alone", "begun", "case", "which", "script", "of model"]
 """What an option says. alone: of measuring in one place, which means nothing where several are compared. begun: what a
 results file keeps, and going on with it does not take anew. case: how a case is measured, which a file has. which:
 which cases. script, model: of the one or the other that a step is taken of."""

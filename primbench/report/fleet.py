@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 ALL = "all"
 MOST_NODES = 8
 MOST_WORDS = 3
+LIMIT = "too slow above"
 FORMATS: dict[str, Callable[[float], str]] = {
     "median": format_time,
     "scatter": format_percent,
     "ratio": shown_ratio,
-    "too slow above": shown_ratio,
+    LIMIT: shown_ratio,
 }
 TELLING = 10.0  # a node has to be so many times as slow to stand out: too few nodes for their scatter
 
@@ -141,7 +142,7 @@ def _sections(fleet: Fleet) -> list[Section]:
 
 def _table(fleet: Fleet) -> Table:
     kind = ["kind"] if fleet.kinds else []
-    rest = [f"{fleet.what}s", "median", "scatter", "slowest", "ratio", "too slow above", "verdict"]
+    rest = [f"{fleet.what}s", "median", "scatter", "slowest", "ratio", LIMIT, "verdict"]
     whose = "its kind" if fleet.kinds else f"all {fleet.what}s"
     return Table.of_rows(
         fleet.folder,
