@@ -60,7 +60,7 @@ class Where(OnDevice):
     """The device, CPUs and memory of cases, as spec.placement.Placement has them."""
 
     numa_node: int | Literal["auto"] | None = option(
-        "--numa-node", group="Where", is_rare=True, type=NODE, metavar="N|auto|none",
+        "--numa-node", group="Where", type=NODE, metavar="N|auto|none",
         help="Bind CPUs and memory to a node; auto is the device's. Default: none.")  # fmt: skip
     cpu_node: int | None = option(
         "--cpu-node",
@@ -85,7 +85,7 @@ class Where(OnDevice):
         "--mem-policy", group="Where", is_rare=True, type=click.Choice(["bind", "preferred", "interleave", "local"]),
         help="How memory is taken from the nodes; local is by first touch. Default: bind.")  # fmt: skip
     cpus: tuple[int, ...] | None = option(
-        "--cpus", group="Where", type=CPUS, metavar="LIST", help="Run on these CPUs only, as in 0-3,8."
+        "--cpus", group="Where", is_rare=True, type=CPUS, metavar="LIST", help="Run on these CPUs only, as in 0-3,8."
     )
     threads: int | None = option(
         "--threads", group="Where", type=WholeNumber(1), metavar="N",

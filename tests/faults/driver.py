@@ -45,10 +45,10 @@ GEMM = ["gemm", *(f"-m{size}" for size in range(1, 13)), "-n8", "-k8", *TIMES]
 SUITE = "[[gemm]]\nm = [1, 2, 3]\nn = 8\nk = 8\n[[launch]]\ncall = ['dispatch', 'getppid']\n"
 STUDY = [
     "study",
+    "suite.toml",
     "--arm=host",
     "--primitive=gemm",
     "--primitive=launch",
-    "--sizes=suite.toml",
     f"--pairs={PAIRS}",
     *TIMES,
 ]
