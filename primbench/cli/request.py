@@ -56,7 +56,7 @@ Request = TypeVar("Request")
 Mark = Literal["alone", "begun", "case", "which", "script", "of model"]
 """What an option says. alone: of measuring in one place, which means nothing where several are compared. begun: what a
 results file keeps, and going on with it does not take anew. case: how a case is measured, which a file has. which:
-which cases. script, model: of the one or the other that a step is taken of."""
+which cases. script, of model: of the one or the other that a step is taken of."""
 
 
 class _Marked:

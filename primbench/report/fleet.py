@@ -12,6 +12,7 @@ from primbench.report.cautions import deviation_words
 from primbench.report.document import Check, Document, Note, Section, Table
 from primbench.report.environment import shown
 from primbench.report.fleet_changes import MOST_NAMES, changes_table, named
+from primbench.report.fleet_headline import headline, is_told, since, tells, with_links
 from primbench.report.verdicts import heading, signed
 from primbench.spec.naming import name_of
 from primbench.units import format_percent, format_time
@@ -19,7 +20,7 @@ from primbench.units import format_percent, format_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from primbench.fleet.findings import Against, Fleet, KindOfNode, NodeFindings, OfCase, OfMetric, Varied
+    from primbench.fleet.findings import Fleet, KindOfNode, NodeFindings, OfCase, OfMetric, Varied
     from primbench.report.document import VerdictCell
 
 ALL = "all"
@@ -32,7 +33,6 @@ FORMATS: dict[str, Callable[[float], str]] = {
     "ratio": shown_ratio,
     LIMIT: shown_ratio,
 }
-TELLING = 10.0  # a node has to be so many times as slow to stand out: too few nodes for their scatter
 
 
 def document(fleet: Fleet) -> Document:
@@ -40,98 +40,11 @@ def document(fleet: Fleet) -> Document:
     return Document(
         title="primbench",
         answer=Note(headline(fleet)),
-        sections=lambda: [part for each in _with_links(fleet) for part in _sections(each)],
-        rows=lambda: [row for each in _with_links(fleet) for row in _rows(each)],
-        checks=lambda: [check for each in _with_links(fleet) for check in _checks(each)],
+        sections=lambda: [part for each in with_links(fleet) for part in _sections(each)],
+        rows=lambda: [row for each in with_links(fleet) for row in _rows(each)],
+        checks=lambda: [check for each in with_links(fleet) for check in _checks(each)],
         value={"headline": headline(fleet)} | asdict(fleet),
     )
-
-
-def headline(fleet: Fleet) -> str:
-    """Which nodes are wrong, in a sentence, else that none is; then the same of links, where these were measured."""
-    return " ".join(map(_headline, _with_links(fleet)))
-
-
-def _with_links(fleet: Fleet) -> list[Fleet]:
-    return [each for each in (fleet, fleet.links) if each is not None]
-
-
-def _headline(fleet: Fleet) -> str:
-    count = f"{len(fleet.nodes)} {fleet.what}{'s' * (len(fleet.nodes) != 1)}"
-    clauses = [*_wrong(fleet), *_absent(fleet), *_failing(fleet), *_since(fleet.against)]
-    if clauses:
-        return f"{count}: {'; '.join(clauses)}."
-    if not _is_told(fleet):
-        return f"{count}: too few, or too unlike, to tell a slow one."
-    kinds = f" of {len(fleet.kinds)} kinds" if fleet.kinds else ""
-    return f"{'; '.join([f'Nothing stands out among {count}{kinds}', *_untold(fleet)])}."
-
-
-def _untold(fleet: Fleet) -> Iterator[str]:
-    """Of how many cases it is not known whether a node stands out."""
-    measured = [case for case in fleet.cases if case.metrics]
-    count = sum(not any(map(_tells, case.metrics)) for case in measured)
-    if count:
-        yield f"too few for the scatter of {count} of {len(measured)} cases"
-
-
-def _is_told(fleet: Fleet) -> bool:
-    """Whether there are nodes enough for any case."""
-    return any(_tells(each) for case in fleet.cases for each in case.metrics)
-
-
-def _tells(found: OfMetric) -> bool:
-    return found.limit is not None and found.limit <= TELLING
-
-
-def _wrong(fleet: Fleet) -> Iterator[str]:
-    slow = [each for each in fleet.unhealthy if each.outlying]
-    if slow:
-        yield _slowest(fleet, slow)
-    yield from _naming("wrong in a few bits:", [each.node for each in fleet.unhealthy if each.deviations])
-    lacking = [each.node for each in fleet.unhealthy if each.unmeasured or each.damage]
-    yield from _naming("not all was measured on", lacking)
-
-
-def _naming(what: str, nodes: Sequence[str]) -> Iterator[str]:
-    if nodes:
-        yield f"{what} {named(nodes)}"
-
-
-def _absent(fleet: Fleet) -> Iterator[str]:
-    names = [*fleet.missing, *([f"{fleet.unnamed} that nothing names"] if fleet.unnamed else [])]
-    if names:
-        yield f"missing: {named(names)}"
-    if fleet.unreadable:
-        yield f"not to be read: {named(list(fleet.unreadable))}"
-
-
-def _failing(fleet: Fleet) -> Iterator[str]:
-    failing = sum(case.is_failed for case in fleet.cases)
-    if failing:
-        yield f"{failing} of {len(fleet.cases)} cases failed on all {fleet.what}s"
-
-
-def _since(against: Against | None) -> Iterator[str]:
-    """What makes a fleet fail beside an earlier one."""
-    if against is None:
-        return
-    nodes = list(dict.fromkeys(name for each in against.changes for name in each.changed))
-    if against.is_slower:
-        who = [*(["all"] if any(each.is_slower for each in against.changes) else []), *nodes]
-        yield f"slower than in {against.folder}: {named(who)}"
-    elif not against.changes:
-        yield f"nothing in common with {against.folder}"
-
-
-def _slowest(fleet: Fleet, slow: Sequence[NodeFindings]) -> str:
-    first = slow[0]
-    worst = max(first.outlying, key=lambda each: each.ratio)
-    likely = f", likely {first.likely}" if first.likely else ""
-    case = name_of(fleet.cases[worst.case].case, with_place=False)
-    who = f"{named([each.node for each in slow])}: {first.node}" if len(slow) > 1 else f"{first.node},"
-    whose = f" as kind {worst.kind}" if worst.kind else ""
-    return f"slower: {who} {shown_ratio(worst.ratio)} times as long{whose} in {case}{likely}"
 
 
 def _sections(fleet: Fleet) -> list[Section]:
@@ -166,14 +79,14 @@ def _table_rows(fleet: Fleet) -> Iterator[list[object]]:
 
 
 def _cells(found: OfMetric) -> list[object]:
-    limit = found.limit if _tells(found) else None
+    limit = found.limit if tells(found) else None
     return [found.nodes, found.median_s, found.scatter, found.slowest, found.ratio, limit]
 
 
 def _verdict(found: OfMetric, slow: Sequence[str], what: str) -> VerdictCell:
     if slow:
         return signed("slower", named(slow))
-    if _tells(found):
+    if tells(found):
         return signed("equivalent", "none stands out")
     return signed("inconclusive", f"too few {what}s for their scatter")
 
@@ -265,7 +178,7 @@ def _not_alike(fleet: Fleet) -> Iterator[str]:
 
 
 def _how_it_is_told(fleet: Fleet) -> Iterator[str]:
-    if _is_told(fleet):
+    if is_told(fleet):
         yield (
             f"a {fleet.what} is too slow where it exceeds what lognormal scatter of healthy ones makes of any of them, "
             f"in any case, in {format_percent(fleet.false_alarms)} of fleets, and the case's margin"
@@ -293,7 +206,7 @@ def _checks(fleet: Fleet) -> Iterator[Check]:
         yield _check(group, f"other {fleet.what}s", f"missing: {fleet.unnamed} that nothing names")
     yield from (_check(group, file, reason) for file, reason in fleet.unreadable.items())
     if fleet.against is not None:
-        yield _check(group, f"against {fleet.against.folder}", "; ".join(_since(fleet.against)))
+        yield _check(group, f"against {fleet.against.folder}", "; ".join(since(fleet.against)))
     yield from _failed_everywhere(fleet, group)
 
 
