@@ -18,6 +18,7 @@ import pytest
 
 from primbench.experiments.study import plan
 from primbench.results import file as results_file
+from primbench.results.metrics import METRICS
 from primbench.results.record import Worker
 from primbench.spec.case import Case
 from primbench.spec.study import Study
@@ -182,14 +183,16 @@ def held_in_the_middle(front: subprocess.Popen[bytes], path: Path) -> Process:
 def layout(printed: str) -> list[tuple[str, ...]]:
     """Of the tables: what is set against what, the columns and the cases; neither numbers nor what is told below.
 
-    Which metric decided is a matter of numbers, and others have a row only where they are slower or faster.
+    Which metric decided is a matter of numbers, and others have a row only where they are slower or faster: one more
+    where what else runs on this machine held a place up.
     """
+    metrics = {metric.heading for metric in METRICS.values()}
     found: list[tuple[str, ...]] = []
     for line in printed.splitlines():
         cells = re.split(r"  +", line.strip())
         if " against " in line:
             found.append((cells[0], cells[1]))
-        elif len(cells) == COLUMNS:
+        elif len(cells) == COLUMNS and cells[0] not in metrics:
             found.append(tuple(cells) if cells[0] == "case" else (cells[0],))
     return found
 
