@@ -34,6 +34,7 @@ from itertools import pairwise
 from types import FrameType
 from typing import Literal, NamedTuple
 
+from primbench.doctor.job import FunctionCalls
 from primbench.stats import median_interval, quantile
 from primbench.watching import calls
 from primbench.watching.stretch import between
@@ -174,7 +175,7 @@ class Laps:
         self._watch = Watch([pid], lasting_s=1e6)
         self._moment = self._watch._moment()
         self.why_not: str | None = None
-        self._calls: list[calls.FunctionCalls] = []
+        self._calls: list[FunctionCalls] = []
 
     def run(self, kind: Kind) -> Lap:
         before_s, begun_s = time.process_time(), time.perf_counter()

@@ -1,7 +1,8 @@
 """What is known to slow deep learning down, and how to see it: a row a cause, a file a topic.
 
 A file has a RANK, by which files follow one another, and CAUSES, its rows (``primbench/doctor/cause.py``). Whoever
-walks the table finds them there; no other file names one.
+walks the table finds them there; no other file names one. A file that begins with an underscore has no rows: what
+several files have in common, as what is seen in a job that is watched (``_job_cpus.py`` and so on).
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.causes import OF_FILES, ON_CPU
+from primbench.causes._job_cpus import is_traced, kernel_time
 from primbench.compare.dear_calls import dear_calls, dearer_opens
 from primbench.compare.filters import filters
 from primbench.doctor.cause import Cause, Finding, listed, of
@@ -13,7 +14,6 @@ from primbench.environment.filesystems import NETWORK_LIKE
 from primbench.environment.machine import GVISOR
 from primbench.system.meaning import FactId
 from primbench.units import format_time
-from primbench.watching.on_cpus import is_traced, kernel_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

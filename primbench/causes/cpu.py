@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.causes import HARDWARE, OF_FILES, ON_CPU, SLOWED
+from primbench.causes._job_cpus import held_back_by_quota, others_on_cpus
 from primbench.compare.stopped import limited_later
 from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.system.files import format_cpu_list
 from primbench.system.meaning import FactId
 from primbench.units import format_percent, format_time
-from primbench.watching.on_cpus import held_back_by_quota, others_on_cpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

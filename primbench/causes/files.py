@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.causes import OF_FILES
+from primbench.causes._job_disks import is_blocked, reads_little_ahead, waits_for_disk
 from primbench.causes.confinement import IN_LAYERS
 from primbench.doctor.cause import Cause, Finding, Suspect, listed, of
 from primbench.environment.bytecode import KEPT
@@ -12,7 +13,6 @@ from primbench.environment.disks import USUAL_BYTES
 from primbench.environment.filesystems import NETWORK_LIKE, WORKING_FOLDER, is_on_root, kind_of
 from primbench.system.meaning import FactId
 from primbench.units import format_bytes
-from primbench.watching.on_disks import is_blocked, reads_little_ahead, waits_for_disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

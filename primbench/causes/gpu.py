@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from primbench.causes import HARDWARE, STACK, has_gpus
+from primbench.causes._job_gpus import clocks_held_down, others_on_gpus, waits_for_copies, waits_for_launches
 from primbench.doctor.cause import Cause, Finding, Suspect, listed, of
 from primbench.environment.cuda_driver import STARTS
 from primbench.environment.gpu_code import BY_COMPILING, NOT_AT_ALL, lacking
 from primbench.system.meaning import FactId
 from primbench.units import format_bytes
-from primbench.watching.gpu_causes import clocks_held_down, others_on_gpus, waits_for_copies, waits_for_launches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from primbench.causes import OF_FILES, ON_CPU
+from primbench.causes._job_cpus import others_first
 from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.environment.threads import COME_LAST
-from primbench.watching.on_cpus import others_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

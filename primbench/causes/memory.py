@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.causes import OF_FILES, ON_CPU
+from primbench.causes._job_disks import short_of_memory
 from primbench.causes.gpu import WSL_FILE
 from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.runtimes.runtime import DOCKER_SHM_BYTES
 from primbench.system.files import format_cpu_list
 from primbench.system.meaning import FactId
 from primbench.units import format_bytes, format_percent
-from primbench.watching.on_disks import short_of_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.causes._job_cpus import is_stopped
+from primbench.causes._job_waits import sleeps, slow_workers, threads_in_turn
 from primbench.compare.differing import placement
 from primbench.compare.effects import changes_of
 from primbench.compare.neighbour import neighbours
 from primbench.compare.stopped import stopped_threads
 from primbench.doctor.cause import LATE, Cause, Suspect
 from primbench.system.files import format_cpu_list
-from primbench.watching.on_cpus import is_stopped
-from primbench.watching.waits import sleeps, slow_workers, threads_in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

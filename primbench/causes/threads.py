@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.causes import OF_THREADS, SLOWED
+from primbench.causes._job_cpus import left_on_few, too_many_threads
 from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.environment.threads import COME_LAST
 from primbench.spec.placement import THREAD_VARIABLES
 from primbench.system.files import format_cpu_list, parse_cpu_list
 from primbench.system.meaning import FactId
-from primbench.watching.on_cpus import left_on_few, too_many_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

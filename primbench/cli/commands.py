@@ -1,8 +1,9 @@
 """The commands that there are: every file of ``primbench.cli`` whose first line says what `primbench NAME` does.
 
 The file is called as the command, with an underscore behind it where Python has such a word, and has the command of
-click as ``command`` and its place among others as ``RANK``. It is imported when the command is used; of the others the
-text is read.
+click as ``command`` and its place among others as ``RANK``. Where the command writes files of a kind of its own, it has
+what their first line is, as ``KEEPS``, and a function ``shown``, which makes text of one for `primbench show`. It is
+imported when the command is used; of the others the text is read.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import click
 
 _FOLDER = os.path.dirname(__file__)
 _FIRST = re.compile(r'"""`primbench (\w+)`: (.+?)(?:""")?\n')
 _RANK = re.compile(r"^RANK = (\d+)$", re.MULTILINE)
+_KEEPS = re.compile(r'^KEEPS = "(\w+)"$', re.MULTILINE)
 
 
 @functools.cache
@@ -35,6 +39,17 @@ def command(name: str) -> click.Command | None:
         if is_there and any(each == name for _, each, _ in _read(f"{stem}.py")):
             found: click.Command = importlib.import_module(f"primbench.cli.{stem}").command
             return found
+    return None
+
+
+def keeper(kind: str) -> tuple[str, ModuleType] | None:
+    """The command that writes files whose first line is of this kind, and its module; None where there is none."""
+    for name in known():
+        stem = name if os.path.isfile(os.path.join(_FOLDER, f"{name}.py")) else f"{name}_"
+        with open(os.path.join(_FOLDER, f"{stem}.py"), encoding="utf-8") as opened:
+            kept = _KEEPS.search(opened.read())
+        if kept and kept[1] == kind:
+            return name, importlib.import_module(f"primbench.cli.{stem}")
     return None
 
 

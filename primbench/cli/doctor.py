@@ -50,7 +50,7 @@ def _examine(asked: ExaminePlace) -> None:
     from primbench.report.doctor import to_json, to_text
 
     there = read(asked.against) if asked.against is not None else None
-    process = processes_of(asked.job)[0][0] if asked.job is not None else 0
+    process = processes_of(asked.job)[0] if asked.job is not None else 0
     check_files([asked.json], [asked.against], overwrite=asked.overwrite)
     here = look(pid=process)
     findings = table.examine(here)

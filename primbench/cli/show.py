@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import click
 from msgspec.structs import replace
 
 from primbench.baselines.roof import ROOF
+from primbench.cli import commands
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE, parsed
 from primbench.cli.options import Exports, TableOptions
@@ -19,12 +21,12 @@ from primbench.cli.request import RequestCommand, argument, dataclass, option, p
 from primbench.errors import InvalidRequest
 from primbench.report import chosen, steps
 from primbench.report.table import MOST_ROWS
-from primbench.report.watch import to_text
 from primbench.results import file as results_file
-from primbench.watching.kept import is_kept, read
+from primbench.system.jsonlines import first_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     from primbench.results.record import Record
 
@@ -61,8 +63,8 @@ def _show(asked: ShowFile) -> None:
         click.echo(json.dumps(results_file.schema(), indent=1))
     elif asked.file is None:
         raise InvalidRequest("of which file? primbench show results.jsonl")
-    elif is_kept(Path(asked.file)):
-        _show_watched(asked.file)
+    elif (keeper := _keeper(asked.file)) is not None:
+        _show_kept(asked.file, *keeper)
     else:
         _show_records(asked.file, asked)
 
@@ -96,11 +98,19 @@ def _shown() -> Callable[[Record], bool]:
     return is_shown
 
 
-def _show_watched(file: str) -> None:
-    """What `watch` found, in its own words; raises InvalidRequest where a table is asked for."""
+def _keeper(file: str) -> tuple[str, ModuleType] | None:
+    """The command that wrote a file of a kind of its own; None of a results file, and of a pipe: it is read but once.
+
+    Raises FileError where it cannot be read.
+    """
+    return commands.keeper(first_kind(Path(file))) if os.path.isfile(file) else None
+
+
+def _show_kept(file: str, name: str, command_file: ModuleType) -> None:
+    """What another command found, in its own words; raises InvalidRequest where a table is asked for."""
     for word in typed():
-        raise InvalidRequest(f"{file}: by `primbench watch`, which makes no table: it is shown without {word}")
-    say(to_text(read(Path(file))), nl=False)
+        raise InvalidRequest(f"{file}: by `primbench {name}`, which makes no table: it is shown without {word}")
+    say(command_file.shown(Path(file)), nl=False)
 
 
 command = RequestCommand(

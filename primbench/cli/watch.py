@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,17 +13,19 @@ from msgspec.structs import replace
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE, TIMEOUT
 from primbench.cli.options import overwrite_option
-from primbench.cli.processes import processes_of
+from primbench.cli.processes import OF_SLURM, processes_of
 from primbench.cli.request import RequestCommand, argument, dataclass, option
 from primbench.errors import INTERRUPTED, InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from primbench.watching.stretch import Stretch
+    from primbench.doctor.job import Stretch
+    from primbench.watching.members import Others
     from primbench.watching.watch import Watch
 
 RANK = 160
+KEEPS = "job"
 USUAL_S = 60.0
 HELP = """Follow a job that runs, without touching it, and say what holds it back, the likeliest cause first.
 
@@ -69,20 +72,31 @@ def _watch(asked: FollowJob) -> None:
 
     if asked.prometheus == "-":
         raise InvalidRequest("--prometheus -: a file that is written anew each second cannot be stdout")
-    pids, others = processes_of(asked.job)
+    pids = processes_of(asked.job)
     check_files([asked.lines, asked.prometheus], overwrite=asked.overwrite)
-    watch = Watch(pids, asked.lasting_s, others=others)
+    watch = Watch(pids, asked.lasting_s, others=others_of(asked.job, pids[0]))
     with _opened(asked.lines) as write:
         interrupted = _follow(watch, write, asked.prometheus, on_stdout=asked.lines == "-")
     if interrupted:
         sys.exit(INTERRUPTED)
 
 
+def others_of(job: str, first: int) -> Others | None:
+    """Who joins the job later on; None where its first process tells when it ends."""
+    from primbench.runtimes.slurm import goes_on, is_of
+    from primbench.watching.members import Others, in_groups_of
+
+    if job.startswith(OF_SLURM):
+        name = job.removeprefix(OF_SLURM)
+        return Others(lambda pid: is_of(name, pid), lambda: goes_on(name))
+    return None if job.isdecimal() else in_groups_of(Path("/"), first)
+
+
 @contextlib.contextmanager
 def _opened(path: str | None) -> Iterator[Callable[[str, object], None]]:
     """What writes a line of a kind, at once."""
-    from primbench.report.watch import line_of
     from primbench.system.outputs import growing
+    from primbench.watching.report import line_of
 
     if path is None:
         yield lambda kind, value: None
@@ -102,11 +116,11 @@ def _follow(
     watch: Watch, write: Callable[[str, object], None], prometheus_path: str | None, *, on_stdout: bool
 ) -> bool:
     """Watch, write what comes, and show what was found unless that went to stdout. Whether it was interrupted."""
-    from primbench.report.prometheus import to_prometheus
-    from primbench.report.watch import to_text
     from primbench.system import outputs
     from primbench.watching.causes import hindrances
     from primbench.watching.kept import Kept
+    from primbench.watching.prometheus import to_prometheus
+    from primbench.watching.report import to_text
     from primbench.watching.stretch import joined
     from primbench.watching.watch import Watched
 
@@ -133,6 +147,14 @@ def _follow(
     if not on_stdout:
         say(to_text(Kept(watch.job, whole, found, watched)), nl=False)
     return interrupted
+
+
+def shown(path: Path) -> str:
+    """What a file of KEEPS holds, for `primbench show`. Raises FileError."""
+    from primbench.watching.kept import read
+    from primbench.watching.report import to_text
+
+    return to_text(read(path))
 
 
 command = RequestCommand("watch", FollowJob, _watch, help=HELP, moved={"--json": "primbench watch JOB -o FILE"})

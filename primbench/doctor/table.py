@@ -46,7 +46,8 @@ def causes() -> dict[str, Cause]:
 
 def _rows() -> Iterator[Cause]:
     package = importlib.import_module(_FOLDER)
-    files = [importlib.import_module(f"{_FOLDER}.{found.name}") for found in pkgutil.iter_modules(package.__path__)]
+    names = [found.name for found in pkgutil.iter_modules(package.__path__) if not found.name.startswith("_")]
+    files = [importlib.import_module(f"{_FOLDER}.{name}") for name in names]
     for file in sorted(files, key=lambda each: each.RANK):
         yield from file.CAUSES
 

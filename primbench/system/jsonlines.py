@@ -47,6 +47,18 @@ def whole_lines(path: Path) -> Iterator[bytes]:
         raise FileError(f"{path}: {error.strerror}") from None
 
 
+class _Line(msgspec.Struct):
+    kind: str = ""
+
+
+def first_kind(path: Path) -> str:
+    """What the first line says that it is; "" where it says nothing. Raises FileError where it cannot be read."""
+    try:
+        return msgspec.json.decode(next(whole_lines(path), b""), type=_Line).kind
+    except UNREADABLE:
+        return ""
+
+
 def opened(path: Path) -> IO[bytes]:
     """Raises as inputs.opened(); FileError, also when it is read, where it is compressed and cannot be."""
     found = _format(path)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from primbench.cuda.libraries import loaded_path
-from primbench.quantities import Seconds, Whole
+from primbench.doctor.job import ENTRY_POINTS, IN_TURN, FunctionCalls
 from primbench.system.elf import exported
 from primbench.system.files import attempt
 from primbench.system.processes import folder_of, root_of
@@ -24,33 +24,18 @@ from primbench.system.uprobes import check_counting, counted
 from primbench.watching.moment import is_forked
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from primbench.watching.moment import Moment, ProcessAt, ThreadAt
 
-# CUDA Driver API, "Execution Control" and "Graph Management", and its cuda.h for those that are called where default
-# streams are per thread. cuGetProcAddress, by which CUDA's runtime finds them, returns these functions, too.
-_LAUNCHING = ("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuGraphLaunch")
-ENTRY_POINTS = (*_LAUNCHING, *(f"{name}_ptsz" for name in _LAUNCHING))
 COUNTED_S = 2e-3
 MOST_SHARE = 0.01  # of the time, also where this process has to wait for a CPU with a breakpoint in place
 MOST_THREADS = 8  # those that ran longest: of each GPU what launches forward, and torch's that launches backward
 LEAST_RAN = 0.01  # of what the thread ran that ran longest: a launch takes its thread some microseconds
 WITHOUT_CPU = 0.25  # of a count: what one is worth in which the thread did not run, which tells little: four tries
-IN_TURN = 2  # threads that launch, at most: torch launches forward from one, and backward from another
 LOOK_AGAIN_S = 5.0  # at the files that a process has mapped, where the driver was not among them
 NO_DRIVER = "none of its processes has the CUDA driver loaded, libcuda.so"
-
-
-class FunctionCalls(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one function by one thread. counted_s: of how much time. ran_s: of that it ran."""
-
-    function: str
-    thread: Whole
-    count: Whole
-    counted_s: Seconds
-    ran_s: Seconds
 
 
 class _Point(NamedTuple):
@@ -209,17 +194,3 @@ def summed(counts: Iterable[FunctionCalls]) -> list[FunctionCalls]:
             )
         found[key] = each
     return list(found.values())
-
-
-def a_second(calls: Iterable[FunctionCalls], ran: Mapping[int, float]) -> dict[str, float]:
-    """Function -> rate, of all threads in which it was counted: calls while they ran, by how much they run.
-
-    ran: thread -> share of the time that it ran, of those that ran notably. Of these it is not known how often one
-    calls that had no CPU while it was counted.
-    """
-    rates: dict[str, float] = {}
-    for each in calls:
-        if each.thread not in ran or each.ran_s:
-            rate = each.count / each.ran_s * ran[each.thread] if each.thread in ran else each.count / each.counted_s
-            rates[each.function] = rates.get(each.function, 0.0) + rate
-    return rates

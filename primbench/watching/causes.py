@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from primbench.doctor.cause import Hindrance
-    from primbench.watching.job import Job
-    from primbench.watching.stretch import Stretch
+    from primbench.doctor.job import Job, Stretch
 
 LEAST_SHARE = 0.05  # of the time; a cause that costs less is not told
 

@@ -12,11 +12,9 @@ from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
-from primbench.measurement.readings import GpuProcess
-from primbench.quantities import Amount, Whole
+from primbench.doctor.job import GpuUse
 from primbench.system import gpm
 from primbench.system.files import attempt
 from primbench.system.gpu_processes import processes_on
@@ -27,44 +25,10 @@ from primbench.timing.gpu_counters import load_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from primbench.measurement.readings import GpuProcess
+
 
 ASK_AGAIN_S = 5.0  # at boards that no process of the job held, once it holds one
-
-
-class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU. uuid: by which it is told from others. looks: over how many it is averaged. None is unknown, with the
-    reason in ``missing``.
-
-    busy_fraction: of the time, in which some kernel ran; memory_fraction: in which its memory was read or written.
-    sm_active_fraction, tensor_active_fraction: of its SMs' time, in which they had work, and their tensor pipes had.
-    dram_bandwidth_fraction: of the most that its memory can do. held_by: what held its clocks down -> share of the
-    looks. pcie_*_bytes_per_s, nvlink_*_bytes_per_s: what it sent and received; pcie_link_bytes_per_s: what its link can
-    carry one way. others: processes that are not the job's and hold it.
-    """
-
-    uuid: str
-    name: str | None = None
-    busy_fraction: Amount | None = None
-    memory_fraction: Amount | None = None
-    memory_used_bytes: Whole | None = None
-    memory_bytes: Whole | None = None
-    sm_clock_hz: Amount | None = None
-    sm_clock_max_hz: Amount | None = None
-    power_w: Amount | None = None
-    temperature_c: Amount | None = None
-    held_by: dict[str, Amount] | None = None
-    sm_active_fraction: Amount | None = None
-    tensor_active_fraction: Amount | None = None
-    dram_bandwidth_fraction: Amount | None = None
-    pcie_sent_bytes_per_s: Amount | None = None
-    pcie_received_bytes_per_s: Amount | None = None
-    pcie_link_bytes_per_s: Amount | None = None
-    nvlink_sent_bytes_per_s: Amount | None = None
-    nvlink_received_bytes_per_s: Amount | None = None
-    own: list[Whole] = []
-    others: list[GpuProcess] = []
-    looks: Whole = 1
-    missing: dict[str, str] = {}
 
 
 class _Known(NamedTuple):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from primbench.doctor.cause import Hindrance
+from primbench.doctor.job import Job, Stretch
 from primbench.errors import FileError
 from primbench.system.jsonlines import UNREADABLE, whole_lines
 from primbench.watching.causes import hindrances
-from primbench.watching.job import Job
-from primbench.watching.stretch import Stretch, joined
+from primbench.watching.stretch import joined
 from primbench.watching.watch import Watched
 
 if TYPE_CHECKING:
@@ -34,19 +33,6 @@ class _Line(msgspec.Struct):
 
 
 _TYPES: Mapping[str, type[Any]] = {"job": Job, "sample": Stretch, "hindrance": Hindrance, "watched": Watched}
-
-
-def is_kept(path: Path) -> bool:
-    """Whether the file is one of these, by its first line. Raises FileError where it cannot be read.
-
-    Never of a pipe, which can be read but once.
-    """
-    if not os.path.isfile(path):
-        return False
-    try:
-        return msgspec.json.decode(next(whole_lines(path), b""), type=_Line).kind == "job"
-    except UNREADABLE:
-        return False
 
 
 def read(path: Path) -> Kept:

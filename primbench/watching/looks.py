@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from primbench.doctor.job import ANSWERED, SYNCING
 from primbench.environment.confinement import tracer_of
 from primbench.system.files import attempt, read_mounts
 from primbench.system.processes import fields_of_stat, quick_text
@@ -20,8 +21,6 @@ _STATE = 0  # of /proc/PID/stat, index after the name
 _BLOCKED, _ASLEEP = "D", "S"
 _AT_REST = {_ASLEEP, "I", *GONE}  # I: threads of the kernel's own
 _STOPPED = ("T", "t")  # by a signal, by a debugger
-SYNCING = {"do_fsync", "vfs_fsync_range", "generic_write_sync", "ksys_sync", "ksys_sync_file_range"}  # Linux: fs/sync.c
-ANSWERED = "request_wait_answer"  # Linux: fs/fuse/dev.c, where a thread sleeps until a process has answered for a file
 
 
 class Looks:

@@ -6,9 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
-from primbench.quantities import Seconds, Whole
+from primbench.doctor.job import NeighbourProcess
 from primbench.system.cgroups import paths_of
 from primbench.system.processes import fields_of_stat, folder_of, named, parent, processes
 
@@ -91,14 +89,6 @@ def _paths(root: Path, pid: int) -> dict[str, PurePosixPath]:
     with contextlib.suppress(OSError):
         return paths_of(root, pid)
     return {}
-
-
-class NeighbourProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that is none of the job's. name: its number and name. cpu_time_s: while the job was watched."""
-
-    pid: Whole
-    name: str
-    cpu_time_s: Seconds
 
 
 def cpu_times(root: Path) -> dict[Process, float]:

@@ -5,107 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
-from primbench.quantities import Lasting, Seconds, Whole
-from primbench.watching.calls import ENTRY_POINTS, FunctionCalls, a_second, summed
-from primbench.watching.gpus import GpuUse, together
-from primbench.watching.members import NeighbourProcess
+from primbench.doctor.job import Stretch, ThreadUse
+from primbench.watching.calls import summed
+from primbench.watching.gpus import together
 from primbench.watching.moment import is_forked
-from primbench.watching.threads import LEAST_WANTED, ThreadUse, Unlisted, by_cpus, listed, placed, unlisted
+from primbench.watching.threads import LEAST_WANTED, by_cpus, listed, placed, unlisted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from primbench.doctor.job import FunctionCalls
     from primbench.watching.moment import Moment
-
-
-class Stretch(msgspec.Struct, frozen=True, kw_only=True):
-    """None is unknown, with the reason in ``missing``; of processes that ended meanwhile nothing but CPU time is in it.
-
-    time_s: when it ends, since watching began. threads: the 16 that wanted a CPU most, if for 1 % of the time, and of
-    each process that started one of theirs the one that did; unlisted: others that wanted one for 1 %, by the CPUs that
-    they may run on; thread_count: all. looks: how often states of threads were
-    looked at. blocked: thread -> in how many of these it, or a process that it started meanwhile, was blocked in the
-    kernel as on a disk (state D) or until files are answered for (FUSE), and blocked_in: function of the kernel -> in
-    how many, where that may be asked. asleep: in how many none ran or was blocked, and asleep_in: thread -> function
-    that it slept in -> in how many of these, for four at most in each. stopped: process -> in how many it was, by a
-    signal or a debugger; tracer: of the one that was most often, or of the first, at the end, such as "4242 (strace)";
-    "none".
-    kernel_time_s: of cpu_time_s. memory_grown_bytes: by which those grew that were there all the time. calls: of the
-    driver's entry points, as far as they were counted. read_bytes, written_bytes: from and to disks; reread_bytes,
-    swapped_in_bytes: after a limit of the control groups had them taken out. *_waiting_s: in which some task of the
-    control group, or of the machine, waited. periods, throttled_*: of the group that its quota held back longest.
-    neighbours: since watching began, in what is told of all of it.
-    """
-
-    time_s: Seconds
-    duration_s: Lasting
-    process_count: Whole
-    thread_count: Whole
-    cpu_time_s: Seconds
-    minor_faults: Whole
-    major_faults: Whole
-    threads: list[ThreadUse]
-    unlisted: list[Unlisted] = []
-    looks: Whole = 0
-    blocked: dict[Whole, Whole] = {}
-    blocked_in: dict[str, Whole] = {}
-    asleep: Whole = 0
-    asleep_in: dict[Whole, dict[str, Whole]] = {}
-    stopped: dict[Whole, Whole] = {}
-    tracer: str | None = None
-    kernel_time_s: Seconds | None = None
-    memory_grown_bytes: Whole | None = None
-    calls: list[FunctionCalls] | None = None
-    migrations: Whole | None = None
-    switches: Whole | None = None
-    memory_bytes: Whole | None = None
-    swapped_bytes: Whole | None = None
-    read_bytes: Whole | None = None
-    written_bytes: Whole | None = None
-    reread_bytes: Whole | None = None
-    swapped_in_bytes: Whole | None = None
-    periods: Whole | None = None
-    throttled_periods: Whole | None = None
-    throttled_s: Seconds | None = None
-    cpu_waiting_s: Seconds | None = None
-    memory_waiting_s: Seconds | None = None
-    io_waiting_s: Seconds | None = None
-    gpus: list[GpuUse] | None = None
-    neighbours: list[NeighbourProcess] = []
-    missing: dict[str, str] = {}
-
-    @property
-    def busiest(self) -> ThreadUse | None:
-        """The thread that wanted a CPU most."""
-        return self.threads[0] if self.threads else None
-
-    @property
-    def wanting(self) -> list[ThreadUse | Unlisted]:
-        """All threads that wanted a CPU for 1 % of the time."""
-        return [*self.threads, *self.unlisted]
-
-    @property
-    def launches_per_s(self) -> float | None:
-        """None also where no count was due, the threads that were counted have ended, or none had a CPU meanwhile.
-
-        And where none was seen to launch, but not each of the entry points was counted.
-        """
-        rates = self.calls_per_s
-        return sum(rates.values()) or (0.0 if rates.keys() >= set(ENTRY_POINTS) else None)
-
-    @property
-    def calls_per_s(self) -> dict[str, float]:
-        """Function -> rate, of those of which it is known."""
-        ran = {each.number: each.ran_s / self.duration_s for each in self.threads}
-        return a_second(self.calls or [], ran)
-
-    @property
-    def blocked_fraction(self) -> float:
-        """Of the time, in which the thread that was blocked most was blocked."""
-        return max(self.blocked.values(), default=0) / self.looks if self.looks else 0.0
 
 
 def between(before: Moment, after: Moment, began_s: float) -> Stretch:

@@ -6,11 +6,10 @@ import itertools
 import os
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
+from primbench.doctor.job import ThreadUse, Unlisted
 from primbench.environment.threads import policy_of
-from primbench.quantities import Seconds, Whole
 from primbench.system.files import attempt
 
 if TYPE_CHECKING:
@@ -18,38 +17,6 @@ if TYPE_CHECKING:
 
 LEAST_WANTED = 0.01  # of the time: threads that want a CPU less are not listed
 MOST_THREADS = 16
-
-
-class ThreadUse(msgspec.Struct, frozen=True, kw_only=True):
-    """process: whose it is, parent: who started that; is_forked: whether that runs the parent's own program, as workers
-    of Python do. ran_s, waited_s: on a CPU, and for one. cpus: on which it may run; None where it ended before it was
-    asked.
-    """
-
-    number: Whole
-    process: Whole
-    parent: Whole
-    name: str | None
-    ran_s: Seconds
-    waited_s: Seconds
-    cpus: list[Whole] | None
-    is_forked: bool = False
-    niceness: int | None = None
-    """From -20, the first to come, to 19, the last, within its policy; None where it ended before it was asked."""
-    scheduling: str | None = None
-    """Its policy, such as "other" or "idle"; None as of ``niceness``."""
-
-    @property
-    def wanted_s(self) -> float:
-        return self.ran_s + self.waited_s
-
-
-class Unlisted(msgspec.Struct, frozen=True, kw_only=True):
-    """Of threads that may run on the same CPUs, or ended before that was asked (None). wanted_s: by all together."""
-
-    cpus: list[Whole] | None
-    threads: Whole
-    wanted_s: Seconds
 
 
 def placed(thread: ThreadUse) -> ThreadUse:

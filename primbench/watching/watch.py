@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
+from primbench.doctor.job import FunctionCalls, Job, NeighbourProcess, Stretch
+from primbench.environment.disks import of_open_files
+from primbench.environment.limits import Limits
+from primbench.environment.reading import group_of
 from primbench.errors import InvalidRequest
 from primbench.quantities import Seconds, Whole
-from primbench.system.processes import folder_of, has_ended, started
+from primbench.system.files import attempt, read_cpu_list
+from primbench.system.processes import check_runs, folder_of, has_ended, named, started
 from primbench.watching import gpus
-from primbench.watching.calls import Counters, FunctionCalls, summed
-from primbench.watching.job import look
+from primbench.watching.calls import Counters, summed
 from primbench.watching.looks import GONE, Looks, are_at_rest, children_of, has_fuse, states_of
-from primbench.watching.members import JobMembers, NeighbourProcess, cpu_times, neighbours
+from primbench.watching.members import JobMembers, cpu_times, neighbours
 from primbench.watching.moment import Moment, read
-from primbench.watching.stretch import Stretch, between
+from primbench.watching.stretch import between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,6 +50,22 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool
     whole: Stretch | None
     cost: Cost
+
+
+def look(pid: int, root: Path = Path("/")) -> Job:
+    """Raises InvalidRequest where there is no process of this number, or where it has ended."""
+    check_runs(root, pid)
+    online = attempt({}, "", partial(read_cpu_list, root / "sys/devices/system/cpu/online"))
+    name, held_to = named(root, pid), group_of(Limits, root, pid)
+    ahead_bytes = attempt({}, "", partial(of_open_files, root, pid))
+    started(root, pid)
+    return Job(
+        pid=pid,
+        name=name,
+        limits=held_to,
+        cpus_total=None if online is None else len(online),
+        read_ahead_bytes=ahead_bytes,
+    )
 
 
 class Watch:

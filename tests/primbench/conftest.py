@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from primbench.doctor.job import ENTRY_POINTS
 from primbench.environment import fingerprint
 from primbench.environment.fingerprint import Environment
 from primbench.environment.later import Later
@@ -18,7 +19,6 @@ from primbench.results.record import Header, Record, Worker
 from primbench.spec.arm import parse_arm
 from primbench.spec.case import Case
 from primbench.spec.study import AGAIN, Study
-from primbench.watching.calls import ENTRY_POINTS
 
 from ..groups import ahead_of_others
 

@@ -28,10 +28,11 @@ environment
 timing results datasets
 kernels suites workers
 doctor decompose
-compare watching
+compare
 causes
 experiments baselines fleet
 report
+watching
 cli
 """
 LINE = {package: number for number, line in enumerate(ORDER.splitlines()) for package in line.split()}

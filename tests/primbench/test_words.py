@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from primbench.doctor.place import Place
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
-from primbench.report.watch import line_of
 from primbench.results.file import Results, encode
 from primbench.results.record import Line
 from primbench.spec.case import Case
 from primbench.spec.fleet import Member
+from primbench.watching.report import line_of
 
 from ..conftest import write_tree
 from .conftest import MadeStudy

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from primbench.cli.processes import processes_of
+from primbench.cli.watch import others_of
 from primbench.results import file as results_file
 from primbench.system.cgroups import cgroup_folders
 from primbench.watching.watch import Watch
@@ -68,8 +69,9 @@ def test_steps_that_begin_later_are_watched_until_the_job_ends(slurm: Path, tmp_
     steps = f"srun -n1 sh -c 'echo $SLURM_JOB_ID; {first}'; srun -n1 sh -c 'echo $$ > {tmp_path}/pid; {second}'"
     with subprocess.Popen(["salloc", "-w", "n1", "-Q", "sh", "-c", steps], stdout=-1) as job:
         try:
-            pids, others = processes_of(f"slurm:{number_of(job)}")
-            watch, is_followed = Watch(pids, 60, others=others), False
+            name = f"slurm:{number_of(job)}"
+            pids = processes_of(name)
+            watch, is_followed = Watch(pids, 60, others=others_of(name, pids[0])), False
             for _ in watch:
                 (tmp_path / "first").touch()
                 if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() == f"{watch.job.pid}\n":

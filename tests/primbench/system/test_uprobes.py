@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from primbench.doctor.job import ENTRY_POINTS
 from primbench.system import uprobes
 from primbench.system.elf import exported
 from primbench.system.uprobes import CountedCalls, check_counting, counted
-from primbench.watching.calls import ENTRY_POINTS
 
 CALLS = 1000
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from primbench.doctor.job import FunctionCalls, a_second
 from primbench.watching import calls
-from primbench.watching.calls import MOST_SHARE, Counters, FunctionCalls
+from primbench.watching.calls import MOST_SHARE, Counters
 from primbench.watching.moment import ProcessAt, ThreadAt, read
 
 
@@ -142,9 +143,9 @@ def test_a_rate_is_of_the_time_that_a_thread_ran() -> None:
         for thread, count, ran_s in ((7, 40, 0.004), (8, 0, 0.0), (9, 0, 0.0))
     )
     ran = {7: 0.5, 8: 0.5}
-    assert {"f": pytest.approx(5000.0)} == calls.a_second([mostly, never, idle], ran)
-    assert {} == calls.a_second([never], ran)
-    assert {"f": 0.0} == calls.a_second([idle], ran)
+    assert {"f": pytest.approx(5000.0)} == a_second([mostly, never, idle], ran)
+    assert {} == a_second([never], ran)
+    assert {"f": 0.0} == a_second([idle], ran)
 
 
 HERE = read(Path("/"), [os.getpid()])

@@ -12,18 +12,15 @@ import click
 import pytest
 from msgspec.structs import replace
 
+from primbench.causes._job_waits import MOST_TOLD
 from primbench.cli import main
 from primbench.doctor.cause import Hindrance
+from primbench.doctor.job import ENTRY_POINTS, FunctionCalls, GpuUse, Job, Stretch, ThreadUse
 from primbench.environment.limits import Limits
 from primbench.measurement.readings import GpuProcess
-from primbench.watching.calls import ENTRY_POINTS, FunctionCalls
 from primbench.watching.causes import hindrances
-from primbench.watching.gpus import GpuUse
-from primbench.watching.job import Job
 from primbench.watching.moment import read
-from primbench.watching.stretch import Stretch, between, joined
-from primbench.watching.threads import ThreadUse
-from primbench.watching.waits import MOST_TOLD
+from primbench.watching.stretch import between, joined
 
 JOB = Job(
     pid=7, name="7 (train)", cpus_total=8,

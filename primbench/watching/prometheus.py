@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.watching.gpus import GpuUse
-    from primbench.watching.stretch import Stretch
+    from primbench.doctor.job import GpuUse, Stretch
 
 
 class _Metric(NamedTuple):

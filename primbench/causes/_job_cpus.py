@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from primbench.causes import _job_studies as studies
 from primbench.doctor.cause import Hindrance
+from primbench.doctor.job import ThreadUse, Unlisted
 from primbench.environment.threads import COME_LAST
 from primbench.system.files import format_cpu_list
 from primbench.units import format_percent, format_time
-from primbench.watching import studies
-from primbench.watching.threads import ThreadUse, Unlisted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from primbench.watching.job import Job
-    from primbench.watching.stretch import Stretch
+    from primbench.doctor.job import Job, Stretch
 
 BUSY = 0.5  # of a CPU
 MANY_FAULTS_PER_S = 1e5  # of 0.3 us and more each, as of the kernel's fresh pages

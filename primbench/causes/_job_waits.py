@@ -12,9 +12,7 @@ from primbench.units import format_percent
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.watching.job import Job
-    from primbench.watching.stretch import Stretch
-    from primbench.watching.threads import ThreadUse
+    from primbench.doctor.job import Job, Stretch, ThreadUse
 
 WHOLE_CPU = 0.9  # of the time: a thread that wants so much of a CPU is what others wait for
 FEWEST_IN_TURN = 3  # of two, one may just wait for what the other computes, as torch's forward for its backward

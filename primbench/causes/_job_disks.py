@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.causes import _job_studies as studies
 from primbench.doctor.cause import Hindrance
+from primbench.doctor.job import ANSWERED, SYNCING
 from primbench.environment.disks import USUAL_BYTES
 from primbench.units import format_bytes, format_percent
-from primbench.watching import studies
-from primbench.watching.looks import ANSWERED, SYNCING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.watching.job import Job
-    from primbench.watching.stretch import Stretch
+    from primbench.doctor.job import Job, Stretch
 
 FEW_BYTES_PER_S, FEW_FAULTS_PER_S = 2**20, 20.0
 _STARTING = "where it starts processes", "until each of them runs a program"

@@ -9,7 +9,7 @@ from primbench.spec.settings import FIELDS, PLACEMENT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from primbench.watching.job import Job
+    from primbench.doctor.job import Job
 
 
 def _own_cpus(job: Job) -> str:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from primbench.causes import _job_studies as studies
 from primbench.doctor.cause import Hindrance
+from primbench.doctor.job import IN_TURN
 from primbench.units import format_bytes, format_frequency, format_percent
-from primbench.watching import studies
-from primbench.watching.calls import IN_TURN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.watching.gpus import GpuUse
-    from primbench.watching.job import Job
-    from primbench.watching.stretch import Stretch
-    from primbench.watching.threads import ThreadUse
+    from primbench.doctor.job import GpuUse, Job, Stretch, ThreadUse
 
 HELD_DOWN = re.compile(r".*(slowdown|power cap|power brake|sync boost).*")  # by NVML's names of reasons
 OFTEN = 0.2  # of the looks

@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from primbench.causes._job_disks import FEW_BYTES_PER_S
 from primbench.report.plain import json_line, printable
 from primbench.report.terminal import paragraph, said
 from primbench.system.files import format_cpu_list, was_refused
 from primbench.units import format_bytes, format_frequency, format_percent, format_time
 from primbench.watching.calls import NO_DRIVER
-from primbench.watching.on_disks import FEW_BYTES_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from primbench.doctor.cause import Hindrance
-    from primbench.watching.calls import FunctionCalls
-    from primbench.watching.gpus import GpuUse
-    from primbench.watching.job import Job
+    from primbench.doctor.job import FunctionCalls, GpuUse, Job, Stretch
     from primbench.watching.kept import Kept
-    from primbench.watching.stretch import Stretch
     from primbench.watching.watch import Cost
 
 LABEL = "  {:<9}"
