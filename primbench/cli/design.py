@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from primbench.cli.measuring import Entries
     from primbench.cli.options import How, OnDevice
     from primbench.spec.arm import Arm
+    from primbench.spec.case import Case
     from primbench.spec.method import Method
     from primbench.spec.published import Published
     from primbench.suites import StudyFile
@@ -129,6 +130,7 @@ def study_of(
         afar=arms[0] if arms[0].is_far else None,
     )
     cases = [case if case.device == "cpu" else replace(case, method=design.method_on_gpu) for case in planned]
+    _check_changes(arms, cases)
     return Study(
         title=title,
         arms=list(arms),
@@ -140,3 +142,10 @@ def study_of(
         pairing=design.pairing,
         published=published,
     )
+
+
+def _check_changes(arms: Sequence[Arm], cases: Sequence[Case]) -> None:
+    """Raises InvalidRequest for what an arm asks a case to be otherwise by, and it cannot be."""
+    for arm in arms:
+        for case in cases if arm.case else ():
+            case.changed(arm.case)

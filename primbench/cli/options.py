@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -261,6 +262,21 @@ def arm_in_words(text: str) -> Arm:
     return parse_arm(text, known())
 
 
+def versus_in_words(text: str) -> Arm:
+    """Read an arm, or KEY=VALUE of what is otherwise here: of a place's settings, else of the case."""
+    from msgspec.structs import replace
+
+    from primbench.spec.settings import FIELDS, PLACEMENT, each_of, split_words
+    from primbench.spec.settings.machines import CASE
+
+    if not re.match(r"[\w.-]+=", text):
+        return arm_in_words(text)
+    words = split_words("host", text)
+    are_of_place = [(key := word.partition("=")[0]) in FIELDS | PLACEMENT or each_of(key) is not None for word in words]
+    settings = [word if is_one else f"{CASE.key}.{word}" for word, is_one in zip(words, are_of_place, strict=True)]
+    return replace(arm_in_words(f"host:{','.join(settings)}"), name=text)
+
+
 def fail_above(group: str) -> Any:
     return option(
         "--fail-above", group=group, is_rare=True, type=PERCENT, metavar="PERCENT",
@@ -273,9 +289,10 @@ class Versus:
     """With what else a command that measures here compares, as a study does."""
 
     versus: tuple[Arm, ...] = option(
-        "--versus", group="Compare", type=parsed("arm", arm_in_words), multiple=True, metavar="ARM",
+        "--versus", group="Compare", type=parsed("arm", versus_in_words), multiple=True, metavar="ARM|KEY=VALUE",
         shell_complete=complete_arm,
-        help="Measure here and in another place, such as podman:cpus=2, interleaved, and compare; repeatable.",
+        help="Measure here and in another place, such as podman:cpus=2, or with something else, such as backend=torch "
+             "or dtype=float16, interleaved, and compare; repeatable.",
     )  # fmt: skip
     pairs: int | None = option(
         "--pairs", group="Compare", is_rare=True, type=WholeNumber(1, MOST_PROCESSES), metavar="N",

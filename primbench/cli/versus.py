@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from primbench.cli.given import placement_of
 from primbench.cli.measuring import measure_and_report
 from primbench.cli.member import measure_for_fleet
@@ -12,8 +14,11 @@ from primbench.cli.request import typed
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from primbench.cli.measuring import Entries
     from primbench.cli.options import Here, Membership, Versus
+    from primbench.spec.study import Study
 
 
 def measure_or_compare(entries: Entries, here: Here, versus: Versus, member: Membership) -> None:
@@ -53,5 +58,29 @@ def _compare(entries: Entries, here: Here, versus: Versus, member: Membership) -
         raise InvalidRequest("--resume and --versus: go on with `primbench study --resume`")
     placement = placement_of(here.where)
     design = design_of(here.where, here.how, pairs=versus.pairs, usual_pairs=VERSUS_PAIRS, placement=placement)
-    study = study_of([HOST, *versus.versus], entries, design)
+    study = _with_name_of_here(study_of([HOST, *versus.versus], entries, design))
     carry_out(study, None, here.how, here.record, here.exports, gate=Gate("slower", versus.fail_above))
+
+
+def _with_name_of_here(study: Study) -> Study:
+    """The study, its baseline named by what of the cases is otherwise in its arms, where places are the same.
+
+    Raises InvalidRequest where nothing is.
+    """
+    here, *others = study.arms
+    if any(replace(arm, name=here.name, case={}) != here for arm in others):
+        return study
+    held = _held_by_all(study, dict.fromkeys(name for arm in others for name in arm.case))
+    for arm in others if held else ():
+        if arm.case.items() <= held.items():
+            raise InvalidRequest(f"--versus {arm.name}: that is what is measured here, too: name something else")
+    words = ",".join(f"{name}={value}" for name, value in held.items())
+    return replace(study, arms=[replace(here, name=words or here.name), *others])
+
+
+def _held_by_all(study: Study, names: Iterable[str]) -> dict[str, str]:
+    """What all cases of a study have by these names; {} where they have not all the same."""
+    found = {name: {str(case.value_of(name)) for case in study.cases} for name in names}
+    if any(len(values) > 1 for values in found.values()):
+        return {}
+    return {name: value for name, (value,) in found.items()}

@@ -21,7 +21,9 @@ from primbench.spec.naming import name_of
 from primbench.spec.setting import Activity
 from primbench.system.meaning import FactId, Layer
 
-Effect = Literal["stack effect", "machine effect", "neighbour effect", "container effect", "place effect"]
+Effect = Literal[
+    "stack effect", "machine effect", "neighbour effect", "container effect", "place effect", "case effect"
+]
 
 MOST_ROWS = 50  # of a notebook's table
 

@@ -76,8 +76,14 @@ def mixed(side: Side) -> Iterator[tuple[Change, int, int]]:
 def effect_of(baseline: Side, side: Side, found: Mapping[str, Difference]) -> Effect | None:
     """Never a container's where builds differ: the time is theirs then. None where that is not known.
 
-    On two machines of a study all that differs comes with the machine.
+    On two machines of a study all that differs comes with the machine, and where arms have other cases it is theirs.
     """
+    if _has_other_cases(baseline, side):
+        return "case effect"
+    return _effect_of_places(baseline, side, found)
+
+
+def _effect_of_places(baseline: Side, side: Side, found: Mapping[str, Difference]) -> Effect | None:
     if is_of_machines(baseline, side):
         return "machine effect"
     stacks, machines = ({getattr(each, layer).same for each in found.values()} for layer in ("stack", "machine"))
@@ -96,6 +102,12 @@ def is_of_machines(baseline: Side, side: Side) -> bool:
     """Whether these are arms of a study on two machines, be they alike in all that is known of them."""
     are_of_a_study = None not in (baseline.arm, side.arm)
     return are_of_a_study and bool(baseline.used and side.used) and are_apart(baseline.used, side.used)
+
+
+def _has_other_cases(baseline: Side, side: Side) -> bool:
+    """Whether one of the arms has its cases otherwise than the other."""
+    one, other = (each.arm.case if each.arm else {} for each in (baseline, side))
+    return one != other
 
 
 def _in_container(side: Side) -> bool:

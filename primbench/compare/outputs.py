@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from primbench.measurement import Measurement
     from primbench.measurement.outputs import Output
     from primbench.results.record import Record, Worker
+    from primbench.spec.case import Case
 
 
 class SeenOutput(NamedTuple):
@@ -59,7 +60,13 @@ def seen_in(place: str, records: Iterable[Record], workers: Mapping[int, Worker]
     for record in records:
         measured, worker = record.measurement, workers.get(-1 if record.worker is None else record.worker)
         if measured is not None and measured.output is not None and worker is not None:
-            yield SeenOutput(place, record.case.process, measured.output, likeness(worker, measured))
+            like = likeness(worker, measured) + _otherwise(record.case)
+            yield SeenOutput(place, record.case.process, measured.output, like)
+
+
+def _otherwise(case: Case) -> bytes:
+    """What else its arm has it compute; none where it is the study's own case."""
+    return msgspec.json.encode((case.backend, case.parameters), order="sorted") if case.instead else b""
 
 
 def deviations(seen: Sequence[SeenOutput]) -> list[Deviation]:

@@ -167,7 +167,10 @@ def _explained(arms: Sequence[ArmComparison], baseline: Side, sides: Sequence[Si
     """The arms, with what tells them apart and what can cause that. sides: those of the arms, in their order."""
     apart = [_told_apart(arm, baseline, side) for arm, side in zip(arms, sides, strict=True)]
     learnt = _with_learnt(apart, baseline, sides)
-    return [explained(arm, baseline, side) for arm, side in zip(learnt, sides, strict=True)]
+    return [
+        arm if arm.effect == "case effect" else explained(arm, baseline, side)
+        for arm, side in zip(learnt, sides, strict=True)
+    ]
 
 
 def _with_learnt(arms: Sequence[ArmComparison], baseline: Side, sides: Sequence[Side]) -> list[ArmComparison]:

@@ -181,7 +181,11 @@ def sides_of(results: Results) -> dict[str, Side]:
 
 
 def identity(case: Case) -> bytes:
-    """A key that is equal for two cases of the same problem, backend, device and method, wherever they ran."""
+    """A key that is equal for two cases of the same problem, backend, device and method, wherever they ran.
+
+    What an arm has otherwise by itself is what is compared.
+    """
+    case = case.as_asked()
     of_problem = (case.primitive, case.parameters, case.backend, case.device, case.method, case.labels)
     encoded = msgspec.json.encode(of_problem, order="deterministic")
     return hashlib.blake2b(encoded, digest_size=16).digest()  # of 100,000 cases the fields take 70 MB

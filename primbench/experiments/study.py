@@ -103,7 +103,7 @@ def _pair(arms: Sequence[Arm], cases: Sequence[Case], pair: int, seed: int) -> I
 
 def _in_arm(arm: Arm, case: Case, pair: int) -> Case:
     placement = case.placement if arm.placement == Placement() else arm.placement
-    return replace(case, arm=arm.name, placement=placement, process=pair)
+    return replace(case.changed(arm.case), arm=arm.name, placement=placement, process=pair)
 
 
 def whole_pairs(study: Study, records: Iterable[Record]) -> list[int]:

@@ -21,7 +21,7 @@ from primbench.problem.definition import (
     fields_of,
     kernel,
 )
-from primbench.problem.fields import Value, named, option, size
+from primbench.problem.fields import Value, in_field, named, option, size
 from primbench.problem.outputs import Outputs
 from primbench.problem.steps import Description, Setup, Step, described, description_of
 
@@ -30,6 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KERNELS", "MEMORY", "PROBLEMS", "Bound", "Description", "Exact", "Outputs", "Problem", "Reference", "Setup",
-    "Step", "Value", "Work", "checked_problem", "described", "description_of", "fields_of", "kernel", "named", "option",
-    "size",
+    "Step", "Value", "Work", "checked_problem", "described", "description_of", "fields_of", "in_field", "kernel",
+    "named", "option", "size",
 ]  # fmt: skip

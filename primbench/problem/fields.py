@@ -7,7 +7,8 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any, Literal
 
-from primbench.errors import InvalidField, near
+from primbench.errors import InvalidField, InvalidRequest, near
+from primbench.units import parse_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +54,7 @@ def named(help: str, names: Callable[[], Sequence[str]]) -> Any:  # noqa: A002
 def checked(primitive: str, field: dataclasses.Field[Any], value: Any) -> Any:
     """The value, as a float where the field holds one. Raises InvalidField where the field cannot have it."""
     value = _whole(value)
-    kind = int if field.metadata.get("size") else str if "names" in field.metadata else type(field.default)
+    kind = _kind(field)
     if type(value) is int and abs(value) > LARGEST:
         raise InvalidField(f"{primitive} {field.name}: a number of {value.bit_length()} bits, 63 are the most")
     if kind is float and type(value) is int:
@@ -61,6 +62,33 @@ def checked(primitive: str, field: dataclasses.Field[Any], value: Any) -> Any:
     if type(value) is not kind or not _is_within(value, field):
         raise InvalidField(f"{primitive} {field.name}={value!r}: {_meant(value, field)}{_expected(kind, field)}")
     return value
+
+
+def in_field(primitive: str, field: dataclasses.Field[Any], word: str) -> Value:
+    """The value that a word stands for in a field. Raises InvalidField where it stands for none."""
+    kind = _kind(field)
+    if kind is str:
+        return word
+    try:
+        if kind is bool:
+            return {"yes": True, "true": True, "no": False, "false": False}[word.lower()]
+        return float(word) if kind is float else _one(word, field.metadata.get("unit", ""))
+    except (KeyError, ValueError):
+        raise InvalidField(f"{primitive} {field.name}={word}: {_expected(kind, field)}") from None
+
+
+def _one(word: str, unit: Literal["", "B"]) -> int:
+    """A whole number. Raises ValueError for anything else."""
+    try:
+        (found,) = parse_counts(word, unit)
+    except InvalidRequest as wrong:
+        raise ValueError from wrong
+    return found
+
+
+def _kind(field: dataclasses.Field[Any]) -> type:
+    """The type of its values."""
+    return int if field.metadata.get("size") else str if "names" in field.metadata else type(field.default)
 
 
 def _whole(value: Any) -> Any:

@@ -27,12 +27,21 @@ def effect(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
         return
     if arm.effect is None:
         yield "a difference is of an unknown kind: whether both loaded the same libraries could not be seen"
+    elif arm.effect == "case effect":
+        yield f"a difference is that of what is measured: {_otherwise(arm)}"
     elif arm.effect not in ("stack effect", "machine effect"):
         yield f"a difference is a {arm.effect}: the libraries are of the same builds"
     else:
         own, *too = _layers(arm)
         yield f"a difference is a {arm.effect}, none of the place alone; {_changes(arm, comparison, own)}"
         yield from (f"the {_WHAT[layer]} differ, too; {_changes(arm, comparison, layer)}" for layer in too)
+
+
+def _otherwise(arm: ArmComparison) -> str:
+    """What its cases have that those they are compared with have otherwise."""
+    (first, *_) = (each.case for each in arm.cases)
+    found = arm.arm.case if arm.arm else {}
+    return ", ".join(f"{name}={value} in place of {first.value_of(name)}" for name, value in found.items())
 
 
 def _layers(arm: ArmComparison) -> list[Layer]:

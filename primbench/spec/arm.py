@@ -18,7 +18,7 @@ from primbench.spec.confidential import hidden, is_secret
 from primbench.spec.neighbour import Neighbour  # noqa: TC001 - msgspec reads it
 from primbench.spec.placement import Placement
 from primbench.spec.settings import EACH, FIELDS, FIRST_KEYS, PLACEMENT, SETTINGS, each_of, pairs_of, split_words
-from primbench.spec.settings.machines import RUNTIME
+from primbench.spec.settings.machines import CASE, RUNTIME
 from primbench.spec.settings.variables import ENV, is_variable
 
 if TYPE_CHECKING:
@@ -54,16 +54,17 @@ else:
 
 
 class Arm(_Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where workers run, with a field for each row of SETTINGS. What is not set is as the runtime has it.
-
-    placement: of its cases, which the worker sees to. passed: names of variables that are there as they are where the
-    study is started: no file and no list of processes has their values. neighbour: what runs in the same place beside
-    its cases.
-    """
+    """Where workers run, with a field for each row of SETTINGS. What is not set is as the runtime has it."""
 
     placement: Placement = Placement()
+    """Of its cases, which the worker sees to."""
     passed: tuple[str, ...] = ()
+    """Names of variables that are there as they are where the study is started: no file and no list of processes has
+    their values."""
     neighbour: Neighbour | None = None
+    """What runs in the same place beside its cases."""
+    case: dict[str, str] = {}  # noqa: RUF012 - msgspec makes a new one each time
+    """What its cases have otherwise than those of the study, by the names of fields of their problems, or "backend"."""
 
     if TYPE_CHECKING:
 
@@ -312,8 +313,15 @@ def apart(one: Arm, other: Arm) -> Iterator[tuple[str, str, str]]:
     """
     if one.runtime != other.runtime:
         yield "the runtimes are", one.runtime, other.runtime
+    if one.case != other.case:
+        yield "what is measured is", CASE.shown(one.case) or "as asked", CASE.shown(other.case) or "as asked"
     for field, row in SETTINGS.items():
         here, there = getattr(one, field), getattr(other, field)
-        is_fixed = row.is_place or (row.cost == "image" and not (is_folder(here) and is_folder(there)))
-        if here != there and row is not ENV and is_fixed:
+        if here != there and _is_fixed(row, here, there):
             yield f"{row.key} is", str(here), str(there)
+
+
+def _is_fixed(row: Setting, here: Any, there: Any) -> bool:
+    """Whether nothing moves a setting from one value to another."""
+    are_images = row.cost == "image" and not (is_folder(here) and is_folder(there))
+    return row is not ENV and (row.is_place or are_images)

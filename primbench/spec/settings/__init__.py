@@ -27,8 +27,8 @@ SETTINGS = {row.field: row for row in _ROWS}
 NAME = Setting("name", "name", str, "The arm's own name, unique in a study.", "mine")
 FIELDS = {row.key: row for row in (NAME, *_ROWS) if not row.is_each}
 """By the key in words."""
-EACH = {row.key: row for row in _ROWS if row.is_each}
-"""Those of variables, by what stands before the point of KEY.NAME."""
+EACH = {row.key: row for row in (*_ROWS, machines.CASE) if row.is_each}
+"""Those of several names, by what stands before the point of KEY.NAME."""
 PLACEMENT = {row.key: row for row in machines.PLACEMENT}
 FIRST_KEYS = {"ssh": "host", "slurm": "node", "k8s": "image"}
 """Runtime of other machines -> the key whose value stands first in an arm's words, without the key: "ssh:HOST"."""

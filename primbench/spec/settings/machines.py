@@ -97,3 +97,8 @@ PLACEMENT = (
     Setting("threads", "threads", Any, "Threads of each library's pool.", "4", whole),
 )  # fmt: skip
 """What the worker sees to by itself, in every runtime."""
+CASE = Setting(
+    "case", "case", dict[str, str], "A field of its cases' problems, or their backend, in place of what the study has.",
+    "backend=torch", default={},
+)  # fmt: skip
+"""What is measured, whatever the place."""

@@ -328,6 +328,24 @@ def test_versus_sets_the_host_against_another_arm(invoke: Invoke, tmp_path: Path
     assert {1} == {each.case.placement.threads for each in found.records}, "a placement is that of both"
 
 
+def test_versus_something_else_of_the_case_is_told_as_that(invoke: Invoke, tmp_path: Path) -> None:
+    path, compared = tmp_path / "results.jsonl", tmp_path / "compared.json"
+    size = ("-m", 4, "-n", 4, "-k", 4, "--device", "cpu", "--backend", "numpy", *QUICK)
+    versus = ("--versus", "dtype=float64", "--versus", "m=512,n=512,k=512")
+    done = invoke("gemm", *size, *versus, "--pairs", 3, "-o", path, "--json", compared)
+    assert "a difference is that of what is measured: dtype=float64 in place of float32" in done.stdout, done.stderr
+    found = json.loads(compared.read_text())
+    assert [("dtype=float64", "case effect"), ("m=512,n=512,k=512", "case effect")] == [
+        (arm["name"], arm["effect"]) for arm in found["arms"]
+    ]
+    assert "dtype=float32,m=4,n=4,k=4" == found["baseline"]
+    (of_types,), (larger,) = (arm["cases"] for arm in found["arms"])
+    assert "slower" == larger["verdict"]
+    assert (None, []) == (larger["explanation"], of_types["deviations"]), "other cases give other outputs"
+    seen = {each.case.arm: each.case.parameters["dtype"] for each in results_file.read(path).records}
+    assert ("float64", "float32") == (seen["dtype=float64"], seen["m=512,n=512,k=512"])
+
+
 def test_versus_plans_five_pairs_of_a_suite(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     assert 1 == invoke("run", suite, "--versus", NOWHERE[1], *VERSUS[2:], "-o", path).exit_code
@@ -356,6 +374,8 @@ REFUSED = [
     (("gemm", *VERSUS, "--roof"), "--roof and --versus"),
     (("gemm", *VERSUS, "--resume", "x"), "--resume and --versus: go on with `primbench study --resume`"),
     (("gemm", "--versus", "host"), "2 arms are called host"),
+    (("gemm", "--versus", "dtyp=float16"), "did you mean dtype?"),
+    (("gemm", "--versus", "dtype=float32"), "--versus dtype=float32: that is what is measured here, too"),
 ]
 
 
