@@ -15,6 +15,7 @@ from .primbench.test_architecture import MODULES, OUTER, imported_modules
 ROOT = Path(__file__).parents[1]
 LEAVES = {
     "watch": ("primbench/watching", "primbench/cli/watch.py"),
+    "fleet": ("primbench/fleet", *(f"primbench/cli/{name}.py" for name in ("fleet", "member", "links", "ways/fleet"))),
 }
 STUDY = ROOT / "tests/primbench/fixtures/single-samples.jsonl.xz"
 TINY = ("--backend", "numpy", "--device", "cpu", "--max-time", "10ms", "-q")

@@ -26,9 +26,9 @@ class SumUpFleet:
 
 def _fleet(asked: SumUpFleet) -> None:
     from primbench.cli.places import labels
+    from primbench.fleet import report as words
     from primbench.fleet.folder import read, read_links
     from primbench.fleet.summary import summarize
-    from primbench.report import fleet as words
 
     folder, against = asked.folder, asked.against
     name, name_of_earlier = labels([folder, against or folder])

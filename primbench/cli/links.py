@@ -14,16 +14,16 @@ from primbench.cli.echo import say
 from primbench.cli.given import method_here, placement_of
 from primbench.cli.measuring import measured, writing
 from primbench.distributed.followers import Leader, follow
-from primbench.distributed.links import Meeting, number_of, pairs, partners
 from primbench.errors import InvalidRequest, PrimbenchError
 from primbench.fleet.folder import LINKS
+from primbench.fleet.links import Meeting, number_of, pairs, partners
 from primbench.results.writer import header
 from primbench.workers.plan import plan
 
 if TYPE_CHECKING:
     from primbench.cli.measuring import Entries
     from primbench.cli.options import Here
-    from primbench.distributed.links import Met
+    from primbench.fleet.links import Met
     from primbench.spec.fleet import Member
 
 SUITE = "links"

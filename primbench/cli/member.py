@@ -15,17 +15,17 @@ from primbench.cli import links
 from primbench.cli.echo import say
 from primbench.cli.measuring import measured
 from primbench.cli.outputs import report
-from primbench.distributed.member import NO_GPUS, Gpus, member, narrowed, visible_gpus
-from primbench.distributed.shared_turns import turn
-from primbench.distributed.signs import signs_of_life
 from primbench.errors import FileError, InvalidRequest, PrimbenchError
+from primbench.fleet.member import NO_GPUS, Gpus, member, narrowed, visible_gpus
+from primbench.fleet.shared_turns import turn
+from primbench.fleet.signs import signs_of_life
 from primbench.results.writer import header
 from primbench.spec.defaults import ALL
 from primbench.workers.process import START_TIMEOUT_S
 
 if TYPE_CHECKING:
     from primbench.cli.measuring import Entries
-    from primbench.cli.options import Here, How, Membership
+    from primbench.cli.options import Here, How
     from primbench.results.file import Results
     from primbench.spec.fleet import Member
 
@@ -34,15 +34,17 @@ NETWORK_S = 60.0  # for which a network's file system may show a file as it was
 LONGEST_NAME = 200
 
 
-def measure_for_fleet(entries: Entries, here: Here, asked: Membership, folder: str) -> None:
-    """Measure, unless another process does that on this node; rank 0 prints its table.
+def measure_for_fleet(
+    entries: Entries, here: Here, folder: str, *, rounds: int | None = None, one_at_a_time: bool = False
+) -> None:
+    """Measure, unless another process does that on this node; rank 0 prints its table. rounds: of links to others.
 
     Where each process has a GPU, it and its workers see that one alone: a case is the same one on every GPU.
 
     Cases that fail are for `primbench fleet` to tell: mpirun and torchrun end all processes where one exits with 1.
     """
     _check(here, folder)
-    links.check(here, asked.links)
+    links.check(here, rounds)
     gpus = _gpus(entries, here)
     found = member(gpus=gpus)
     if found is None:
@@ -54,7 +56,12 @@ def measure_for_fleet(entries: Entries, here: Here, asked: Membership, folder: s
     try:
         _make(path.parent, path, overwrite=here.exports.overwrite)
         with signs_of_life(path):
-            results, ended = _measured(entries, found, path, own, asked)
+            meeting = links.come(found, path, rounds)
+            with _turn(found, path, _patience_s(here.how)) if one_at_a_time else nullcontext():
+                first = header(sys.argv, dict(here.record.labels), found)
+                results, ended = measured(entries, own, None, None, first)
+            if ended is None and meeting is not None and rounds is not None:
+                links.measure_between(meeting, found, own, rounds, _patience_s(here.how))
         if ended is not None:
             raise ended
     except PrimbenchError as error:
@@ -75,20 +82,6 @@ def _gpus(entries: Entries, here: Here) -> Gpus:
 def _file_name(found: Member) -> str:
     node = re.sub(r"[^A-Za-z0-9._-]", "_", found.node)[:LONGEST_NAME]
     return f"{node}-{found.rank if found.task is None else f'gpu{found.task}'}.jsonl"
-
-
-def _measured(
-    entries: Entries, found: Member, path: Path, here: Here, asked: Membership
-) -> tuple[Results, PrimbenchError | SystemExit | None]:
-    """The node by itself, then, with --links, what lies between it and others."""
-    meeting = links.come(found, path, asked.links)
-    patience_s = _patience_s(here.how)
-    with _turn(found, path, patience_s) if asked.one_at_a_time else nullcontext():
-        first = header(sys.argv, dict(here.record.labels), found)
-        results, ended = measured(entries, here, None, None, first)
-    if ended is None and meeting is not None and asked.links is not None:
-        links.measure_between(meeting, found, here, asked.links, patience_s)
-    return results, ended
 
 
 def _check(here: Here, folder: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from primbench import backends, units
-from primbench.cli.completing import complete, complete_against, complete_arm, complete_device
+from primbench.cli.completing import complete, complete_against, complete_device
 from primbench.cli.option_types import (
     CPUS,
     DEVICE,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from primbench.cli.request import Mark
     from primbench.spec.arm import Arm
 
-VERSUS_PAIRS = 5
 MOST_PROCESSES = 1000  # every case of every process is listed before the first one runs
 
 
@@ -282,36 +281,3 @@ def fail_above(group: str) -> Any:
         "--fail-above", group=group, is_rare=True, type=PERCENT, metavar="PERCENT",
         help="Exit with 1, instead of where a case is slower, where a metric is longer for certain by more than this: "
              "the whole 95 % interval of its ratio lies above.")  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class Versus:
-    """With what else a command that measures here compares, as a study does."""
-
-    versus: tuple[Arm, ...] = option(
-        "--versus", group="Compare", type=parsed("arm", versus_in_words), multiple=True, metavar="ARM|KEY=VALUE",
-        shell_complete=complete_arm,
-        help="Measure here and in another place, such as podman:cpus=2, or with something else, such as backend=torch "
-             "or dtype=float16, interleaved, and compare; repeatable.",
-    )  # fmt: skip
-    pairs: int | None = option(
-        "--pairs", group="Compare", is_rare=True, type=WholeNumber(1, MOST_PROCESSES), metavar="N",
-        help=f"Fresh processes in each of the two places. Default: {VERSUS_PAIRS}.")  # fmt: skip
-    fail_above: float | None = fail_above("Compare")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Membership:
-    """Whether many nodes measure the same cases."""
-
-    fleet: str | None = option(
-        "--fleet", group="Fleet", is_rare=True, type=FILE, metavar="FOLDER",
-        help="Measure this node, or the GPU of each process, for `primbench fleet FOLDER`; srun, torchrun or mpirun "
-             "starts it on all.")  # fmt: skip
-    one_at_a_time: bool = option(
-        "--one-at-a-time", group="Fleet", is_rare=True, is_flag=True,
-        help="Members of the fleet measure in turn, not at the same time.")  # fmt: skip
-    links: int | None = option(
-        "--links", group="Fleet", is_rare=True, type=WholeNumber(1), metavar="ROUNDS",
-        help="Then measure between nodes, by torch: in each round every node with another one, all at once.",
-    )  # fmt: skip

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from primbench.cli.options import Here, Membership, Versus
+from primbench.cli import ways
+from primbench.cli.options import Here
 from primbench.cli.problem import OfProblem, SizeOption, entries_of, request_of
-from primbench.cli.request import RequestCommand, dataclass, part
+from primbench.cli.request import RequestCommand, dataclass, part, parts
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, fields_of
 from primbench.units import parse_counts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import click
 
 PRODUCT = (
@@ -23,10 +26,9 @@ PRODUCT = (
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurePrimitive(OfProblem):
-    """To measure problems of one primitive."""
+    """To measure problems of one primitive. elsewhere: each way to measure not here alone."""
 
-    versus: Versus = part(Versus)
-    member: Membership = part(Membership)
+    elsewhere: Mapping[str, Any] = parts(ways.requests)
     here: Here = part(Here)
 
 
@@ -59,10 +61,8 @@ def command_of(problem: type[Problem]) -> click.Command:
     names = {field.name for field in fields_of(problem)}
 
     def run(asked: MeasurePrimitive) -> None:
-        from primbench.cli.versus import measure_or_compare  # after --help, which takes no longer than click itself
-
-        entries = entries_of(problem, asked.problem, in_fleet=asked.member.fleet is not None)
-        measure_or_compare(entries, asked.here, asked.versus, asked.member)
+        entries = entries_of(problem, asked.problem, on_many_nodes=ways.is_on_many_nodes(asked.elsewhere))
+        ways.measure(entries, asked.here, asked.elsewhere)
 
     return PrimitiveCommand(
         problem.primitive,

@@ -137,17 +137,17 @@ def _counts(written: str, unit: Any) -> Any:
     return parse_counts(written, unit)
 
 
-def entries_of(problem: type[Problem], asked: Sized, *, in_fleet: bool = False) -> Entries:
+def entries_of(problem: type[Problem], asked: Sized, *, on_many_nodes: bool = False) -> Entries:
     """The problems that ``--sizes`` and the given fields mean: the product of what is repeated.
 
-    in_fleet: whether a launcher started this for others than the ranks of one call.
+    on_many_nodes: whether a launcher started this for others than the ranks of one call.
     Raises InvalidRequest where dimensions are given only in part.
     """
     from primbench.distributed import world
 
     given = {name: _each(value) for name, value in asked.given.items()}
     has_ranks = any(field.name == "ranks" for field in fields_of(problem))
-    if has_ranks and not in_fleet and (started := world.world()):
+    if has_ranks and not on_many_nodes and (started := world.world()):
         given["ranks"] = _all_of(started, given.get("ranks"))
     if asked.sizes is None and _is_whole(problem, given):
         combinations = itertools.product(*given.values())

@@ -1,6 +1,7 @@
 """A command's request: a frozen dataclass, of whose fields its options, its help and its page in the docs are made.
 
-A field is an option, an argument, a part with fields of its own, or several options that what is installed tells.
+A field is an option, an argument, a part with fields of its own, several such parts, or several options that what is
+installed tells.
 """
 
 from __future__ import annotations
@@ -129,6 +130,17 @@ def several(options: Callable[[], Sequence[click.Parameter]]) -> Any:
         return {name: values[name] for name in names if values[name] not in (None, ())}
 
     return dataclasses.field(default_factory=dict, metadata={_Words: _Words(lambda _: options(), given)})
+
+
+def parts(of: Callable[[], Mapping[str, type[Any]]]) -> Any:
+    """A field that is a mapping, of requests by their names, whose options stand in this one's place."""
+    words = _Words(
+        lambda _: [each for request in of().values() for each in parameters(request)],
+        lambda _, values: {name: made_of(request, values) for name, request in of().items()},
+    )
+    return dataclasses.field(
+        default_factory=lambda: {name: request() for name, request in of().items()}, metadata={_Words: words}
+    )
 
 
 def _own(name: str, values: Mapping[str, Any]) -> Any:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from primbench.cli import ways
 from primbench.cli.captured import threads_of
 from primbench.cli.completing import complete_listed, complete_set, complete_suite
 from primbench.cli.option_types import dtypes
-from primbench.cli.options import Here, Membership, Versus, primitives_option
+from primbench.cli.options import Here, primitives_option
 from primbench.cli.problem import once
-from primbench.cli.request import RequestCommand, argument, dataclass, option, part
-from primbench.cli.versus import measure_or_compare
+from primbench.cli.request import RequestCommand, argument, dataclass, option, part, parts
 from primbench.dtypes import ITEMSIZE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 RANK = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSuite:
-    """To measure the cases of a suite. set_name: of which set alone."""
+    """To measure the cases of a suite. set_name: of which set alone. elsewhere: each way to measure not here alone."""
 
     suite: str = argument(metavar="NAME|FILE.toml", shell_complete=complete_suite)
     primitives: tuple[str, ...] = primitives_option()
@@ -30,8 +34,7 @@ class RunSuite:
         "--dtype", group="Problem", type=dtypes, metavar="NAME", multiple=True,
         shell_complete=complete_listed(lambda: ITEMSIZE_BYTES),
         help="Instead of the suite's, or a list of them; repeatable.")  # fmt: skip
-    versus: Versus = part(Versus)
-    member: Membership = part(Membership)
+    elsewhere: Mapping[str, Any] = parts(ways.requests)
     here: Here = part(Here)
 
 
@@ -46,7 +49,7 @@ def _run(asked: RunSuite) -> None:
         how = replace(here.how, backends=here.how.backends or said.backends)
         where = replace(here.where, threads=threads_of([said.captured], here.where))
         here = replace(here, how=how, where=where)
-    measure_or_compare(once(entries), here, asked.versus, asked.member)
+    ways.measure(once(entries), here, asked.elsewhere)
 
 
 command = RequestCommand(

@@ -15,8 +15,8 @@ from primbench.report.document import Column, Document, Note, Section, Table
 from primbench.report.figures.forest import forest
 from primbench.report.figures.strips import strips
 from primbench.report.figures.tails import tails
-from primbench.report.fleet_changes import named
 from primbench.report.headline import headline, tone
+from primbench.report.plain import named
 from primbench.spec.naming import name_of
 
 if TYPE_CHECKING:

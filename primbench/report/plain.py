@@ -21,6 +21,13 @@ _FORMULA = (
     "\uff0d",
     "\uff20",
 )  # the last four: full-width forms of the first
+MOST_NAMES = 4
+
+
+def named(names: Sequence[str]) -> str:
+    """The first ones, and how many more."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{', '.join(names[:MOST_NAMES])}{more}"
 
 
 def printable(text: str) -> str:

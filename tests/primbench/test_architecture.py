@@ -30,9 +30,9 @@ kernels suites workers
 doctor decompose
 compare
 causes
-experiments baselines fleet
+experiments baselines
 report
-watching
+watching fleet
 cli
 """
 LINE = {package: number for number, line in enumerate(ORDER.splitlines()) for package in line.split()}
@@ -189,7 +189,7 @@ def test_only_units_scales_values_for_people() -> None:
 WRITES = {
     "primbench.system.outputs": "the writer of all that a user names",
     "primbench.results.writer": "beside a results file that was taken away, by a name of tempfile's",
-    "primbench.distributed.shared_turns": "a new file alone",
+    "primbench.fleet.shared_turns": "a new file alone",
     "primbench.decompose.child": "in a launch's folder",
     "primbench.datasets": "in a folder that it made",
     "primbench.kernels.files": "in such a folder",

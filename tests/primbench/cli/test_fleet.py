@@ -176,7 +176,7 @@ def test_turns_are_of_a_fleet(refusal: Callable[..., str]) -> None:
 
 def test_nodes_are_not_compared_with_places(refusal: Callable[..., str], tmp_path: Path) -> None:
     said = refusal(*TINY, "--versus", "host", "--fleet", tmp_path)
-    assert "--fleet and --versus: nodes are compared with each other, by `primbench fleet`" == said
+    assert "--versus and --fleet: ask for one of them" == said
 
 
 @pytest.mark.quiet

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from primbench.distributed.links import own_address
 from primbench.distributed.networks import address, enter
+from primbench.fleet.links import own_address
 from primbench.results import file as results_file
 
 if TYPE_CHECKING:

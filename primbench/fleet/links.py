@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from primbench.distributed.channel import is_loopback, listen
-from primbench.distributed.signs import LOST_S, Patience, size_bytes
 from primbench.distributed.world import World, launched
 from primbench.errors import OutputError, WorkerError
+from primbench.fleet.signs import LOST_S, Patience, size_bytes
 from primbench.system.inputs import content
 from primbench.system.outputs import note
 

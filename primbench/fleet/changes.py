@@ -7,24 +7,18 @@ from typing import TYPE_CHECKING
 from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report.document import Note, Table
 from primbench.report.environment import shown
+from primbench.report.plain import named
 from primbench.report.verdicts import heading, signed
 from primbench.spec.naming import name_of
 from primbench.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from primbench.fleet.findings import Against, Fleet, MetricChange
     from primbench.report.document import VerdictCell
 
 MOST_ALTERED = 8
-MOST_NAMES = 4
-
-
-def named(names: Sequence[str]) -> str:
-    """The first ones, and how many more."""
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"{', '.join(names[:MOST_NAMES])}{more}"
 
 
 def changes_table(fleet: Fleet, found: Against) -> Table:

@@ -4,8 +4,8 @@ import platform
 
 import pytest
 
-from primbench.distributed.member import Gpus, member, narrowed
 from primbench.errors import InvalidRequest
+from primbench.fleet.member import Gpus, member, narrowed
 from primbench.spec.fleet import Member
 
 SRUN = {

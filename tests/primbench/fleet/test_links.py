@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from primbench.distributed import signs
 from primbench.distributed.followers import Leader
-from primbench.distributed.links import Meeting, Met, number_of, own_address, pairs, partners
 from primbench.distributed.rendezvous import join
-from primbench.distributed.signs import Patience, signs_of_life
 from primbench.errors import OutputError, WorkerError
+from primbench.fleet import signs
+from primbench.fleet.links import Meeting, Met, number_of, own_address, pairs, partners
+from primbench.fleet.signs import Patience, signs_of_life
 from primbench.spec.fleet import Member
 
 
@@ -108,8 +108,8 @@ def test_who_grows_nothing_is_given_up_and_who_still_measures_is_not(tmp_path: P
 MEASURING = """
 import sys, time
 from pathlib import Path
-from primbench.distributed.links import Meeting
-from primbench.distributed.signs import signs_of_life
+from primbench.fleet.links import Meeting
+from primbench.fleet.signs import signs_of_life
 folder = Path(sys.argv[1])
 with signs_of_life(folder / "n1.jsonl"):
     Meeting(folder / "links", 1, name="n1", results="n1.jsonl")

@@ -15,8 +15,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from primbench.distributed.signs import Patience, size_bytes
 from primbench.errors import OutputError
+from primbench.fleet.signs import Patience, size_bytes
 from primbench.system.inputs import content
 from primbench.system.outputs import note
 

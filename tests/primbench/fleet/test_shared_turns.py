@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from primbench.distributed import signs
-from primbench.distributed.shared_turns import turn
 from primbench.errors import OutputError
+from primbench.fleet import signs
+from primbench.fleet.shared_turns import turn
 
 HOLDING = """
 import sys, time
 from pathlib import Path
-from primbench.distributed.shared_turns import turn
-from primbench.distributed.signs import signs_of_life
+from primbench.fleet.shared_turns import turn
+from primbench.fleet.signs import signs_of_life
 folder = Path(sys.argv[1])
 with signs_of_life(folder / "held.jsonl"), turn(folder / "turns", folder / "held.jsonl", of=2, patience_s=60):
     print("mine", flush=True)

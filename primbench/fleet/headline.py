@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.compare.shown import shown_ratio
-from primbench.report.fleet_changes import named
+from primbench.report.plain import named
 from primbench.spec.naming import name_of
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from primbench.compare.shown import shown_ratio
+from primbench.fleet.changes import changes_table
+from primbench.fleet.headline import headline, is_told, since, tells, with_links
 from primbench.fleet.outliers import FEWEST
 from primbench.report.cautions import deviation_words
 from primbench.report.document import Check, Document, Note, Section, Table
 from primbench.report.environment import shown
-from primbench.report.fleet_changes import MOST_NAMES, changes_table, named
-from primbench.report.fleet_headline import headline, is_told, since, tells, with_links
+from primbench.report.plain import MOST_NAMES, named
 from primbench.report.verdicts import heading, signed
 from primbench.spec.naming import name_of
 from primbench.units import format_percent, format_time
