@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -112,13 +113,18 @@ def _mask_of(nodes: Collection[int]) -> ctypes.Array[ctypes.c_ulong] | ctypes.c_
     return mask
 
 
+@functools.cache  # each has a class of its own, which only the collector of garbage removes
+def _libc() -> ctypes.CDLL:
+    found = ctypes.CDLL(None, use_errno=True)
+    found.syscall.restype = ctypes.c_long
+    return found
+
+
 def _call(name: str, *arguments: Any) -> None:
     machine = os.uname().machine
     if machine not in SYSTEM_CALLS:
         raise LookupError(f"the number of {name} on {machine} is not known")
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    if libc.syscall(ctypes.c_long(SYSTEM_CALLS[machine][name]), *arguments) < 0:
+    if _libc().syscall(ctypes.c_long(SYSTEM_CALLS[machine][name]), *arguments) < 0:
         code = ctypes.get_errno()
         way_out = f": {_WAYS_OUT[code]}" if code in _WAYS_OUT and name != "move_pages" else ""
         raise OSError(code, f"{os.strerror(code)}{way_out}")

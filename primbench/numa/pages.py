@@ -161,7 +161,8 @@ def _by_move_pages(ranges: _Ranges, root: Path) -> Residency:
 def _asked_by_move_pages(pages: Sequence[int], root: Path) -> Counter[int]:
     """How many are on each node. Raises LookupError where the call leaves some out that are there."""
     found = mempolicy.nodes_of_pages([page * PAGE_BYTES for page in pages])
-    if _any_is_held((page for page, node in zip(pages, found, strict=True) if node < 0), root):
+    left_out = [page for page, node in zip(pages, found, strict=True) if node < 0]
+    if left_out and _any_is_held(left_out, root):
         raise LookupError("move_pages leaves out pages that are there")
     return Counter(node for node in found if node >= 0)  # others were never touched
 

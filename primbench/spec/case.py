@@ -60,7 +60,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def sees_gpus(self) -> bool:
         """Whether a GPU may be used: the case's own, or by processes that it starts."""
-        return self.device != "cpu" or ((problem := self.known_problem()) is not None and problem.sees_gpus)
+        try:
+            return self.device != "cpu" or problem_class(self.primitive).sees_gpus
+        except InvalidRequest:
+            return False
 
     def why_alone(self) -> str | None:
         """Why it takes no turns with the same case in other places; None where it may, as far as the problem tells."""

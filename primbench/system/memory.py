@@ -46,8 +46,9 @@ def _left_in_groups(root: Path) -> list[int]:
     for folder in folders:
         for limit, usage in _LIMITS:
             try:
-                taken = read_number(folder / usage) - _reclaimable_bytes(folder)
-                left.append(max(0, read_number(folder / limit) - taken))
+                most = read_number(folder / limit)
+                if most < V1_NO_LIMIT_BYTES:  # what is taken of no limit is long to read, and of no matter
+                    left.append(max(0, most - read_number(folder / usage) + _reclaimable_bytes(folder)))
             except (OSError, ValueError):
                 continue  # no such file in this version, or the word "max"
     return left

@@ -12,6 +12,8 @@ from primbench.timing.calls import CallLoop
 from primbench.timing.sampling import Clock, Take, host_timed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from primbench.backends import Backend
     from primbench.problem import Problem
     from primbench.spec.method import Method
@@ -20,23 +22,24 @@ CPU_MIN_CALLS = 8  # one checked, one warm, six samples
 HOPELESS_S = 120.0
 PROBES_FLOP = (2**24, 2**28, 2**31)
 TRUSTED_PROBE_S = 0.2
+SMALL_BYTES = 2**20  # less than Python takes for itself: not worth reading what control groups have left
 
 
 def check_memory(backend: Backend, problem: Problem, sets: int = 1) -> None:
     """Raise UnsupportedCase where the arrays cannot fit, before anything is allocated."""
     from primbench.units import format_bytes
 
-    def check(need: int, free: int, where: str) -> None:
-        if need > free:
-            raise UnsupportedCase(f"needs {format_bytes(need)}, {format_bytes(free)} free on {where}")
+    def check(need: int, free: Callable[[], int], where: str) -> None:
+        if need > SMALL_BYTES and need > (free_bytes := free()):
+            raise UnsupportedCase(f"needs {format_bytes(need)}, {format_bytes(free_bytes)} free on {where}")
 
     if backend.device == "cpu":
-        check((sets + 1) * problem.memory_bytes(), memory.available_memory_bytes(), "this host")
+        check((sets + 1) * problem.memory_bytes(), memory.available_memory_bytes, "this host")
         return
     from primbench.cuda import driver
 
-    check(problem.memory_bytes(), memory.available_memory_bytes(), "this host")
-    check(sets * problem.memory_bytes(), driver.free_memory_bytes(), backend.device)
+    check(problem.memory_bytes(), memory.available_memory_bytes, "this host")
+    check(sets * problem.memory_bytes(), driver.free_memory_bytes, backend.device)
 
 
 def check_affordable(backend: Backend, problem: Problem, method: Method, clock: Clock) -> None:
@@ -46,9 +49,11 @@ def check_affordable(backend: Backend, problem: Problem, method: Method, clock: 
     can one of 1 ms wait 0.4 s beside ten: what its threads waited for CPUs that others had does not count.
     """
     flop = problem.flop()
+    if flop is None or flop <= PROBES_FLOP[0]:
+        return
     for probe_flop in PROBES_FLOP:
         small = problem.probe(probe_flop)
-        if small is None or flop is None:
+        if small is None:
             return
         take = _probe(backend, small, method, clock)
         probe_s = min(take()[0] for _ in range(3))

@@ -26,7 +26,7 @@ from primbench.timing import host_counters
 from primbench.timing.calls import CallLoop
 from primbench.timing.case import measure, measure_on, setup
 from primbench.timing.cpu import calls_per_batch
-from primbench.timing.feasibility import check_affordable
+from primbench.timing.feasibility import check_affordable, check_memory
 from primbench.timing.sampling import Pace
 from tests import processes
 
@@ -173,6 +173,11 @@ def test_what_does_not_fit_is_refused_with_both_numbers(monkeypatch: pytest.Monk
     monkeypatch.setattr(memory, "available_memory_bytes", lambda: 2**20)
     with pytest.raises(UnsupportedCase, match=r"needs 24 MiB, 1 MiB free on this host"):
         measure(Gemm(1024, 1024, 1024), backend="numpy", device="cpu", method=QUICK)
+
+
+def test_of_what_takes_less_than_python_does_nobody_asks_whether_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: 0)
+    check_memory(open_backend("numpy", "cpu"), Gemm(128, 128, 128))
 
 
 def test_a_kernel_can_be_used_without_timing() -> None:
