@@ -25,10 +25,11 @@ from types import FrameType
 from typing import Any
 
 from primbench.decompose.model import captured
-from primbench.decompose.sums import Explained, explained
 from primbench.errors import FileError
+from primbench.registry import build
 from primbench.results import file as results_file
 from primbench.results.record import Record
+from primbench.results.step_sums import Explained, explained
 from primbench.suites import read, study
 
 STEPS: dict[str, dict[str, Any]] = {
@@ -103,7 +104,7 @@ def _captured(name: str, device: str, folder: Path) -> Path | None:
     """The suite; all in one process, since to start torch takes longer."""
     suite = folder / f"{name}.toml"
     try:
-        step = captured({"network": name, **STEPS.get(name, {})}, device)
+        step = captured(build("model", {"network": name, **STEPS.get(name, {})}), device)
         step.write(suite)
     except Exception as error:
         print(f"{name}: {type(error).__name__}: {' '.join(str(error).split())}"[:300], flush=True)

@@ -15,6 +15,12 @@ from .primbench.test_architecture import MODULES, OUTER, imported_modules
 ROOT = Path(__file__).parents[1]
 LEAVES = {
     "watch": ("primbench/watching", "primbench/cli/watch.py"),
+    "capture": (
+        "primbench/decompose",
+        "primbench/kernels/aten",
+        "primbench/cli/capture.py",
+        "primbench/cli/explain.py",
+    ),
     "fleet": ("primbench/fleet", *(f"primbench/cli/{name}.py" for name in ("fleet", "member", "links", "ways/fleet"))),
 }
 STUDY = ROOT / "tests/primbench/fixtures/single-samples.jsonl.xz"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from primbench.kernels.aten.problem import Aten
 from primbench.problem.operands import written
-from primbench.problem.operators import OperatorCase, said
+from primbench.problem.operators import ANY, Call, OperatorCase, Settings, operator, said
 
 
-def again(operator: str, positional: list[Any], *, host_only: bool = False, **named: Any) -> OperatorCase:
-    """The operator with these arguments."""
+@operator(ANY)
+def again(call: Call, settings: Settings) -> list[OperatorCase]:
+    """With its arguments."""
     fields = {
-        "operator": operator, "arguments": written(positional), "keywords": written(named), "host_only": host_only,
+        "operator": call.operator, "arguments": written(call.positional), "keywords": written(call.named),
+        "host_only": call.host_only,
     }  # fmt: skip
-    return OperatorCase(Aten.primitive, said(fields, keywords="{}", host_only=False))
+    return [OperatorCase(Aten.primitive, said(fields, keywords="{}", host_only=False))]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from primbench.kernels.aten.operators import again
 from primbench.kernels.conv.problem import Conv
 from primbench.problem.operands import Operand, contiguous
-from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, operator, said
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, again, operator, said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +25,7 @@ def conv(call: Call, settings: Settings) -> list[OperatorCase]:
         if fields.get("layout") == "nhwc":
             y = y._replace(strides=_channels_last(y.shape))
         column = Operand(bias.dtype, (1, bias.shape[0], 1, 1), (bias.shape[0], 1, 1, 1))
-        found.append(again("aten.add_.Tensor", [y, column]))
+        found.append(again(Call("aten.add_.Tensor", [y, column], {})))
     return found
 
 
@@ -39,7 +38,7 @@ def conv_backward(call: Call, settings: Settings) -> list[OperatorCase]:
         raise NotThere("a gradient with strides of its own")
     mask = call.argument(10)
     directions = [name for name, wanted in zip(("bwd_data", "bwd_weights"), mask[:2], strict=True) if wanted]
-    sums = [again("aten.sum.dim_IntList", [dy, [0, 2, 3]])] if mask[2] and settings.on_gpu else []
+    sums = [again(Call("aten.sum.dim_IntList", [dy, [0, 2, 3]], {}))] if mask[2] and settings.on_gpu else []
     return [*(OperatorCase(Conv.primitive, fields | {"direction": each}) for each in directions), *sums]
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from primbench.kernels.aten.operators import again
 from primbench.kernels.gemm.problem import Gemm
 from primbench.problem.operands import Operand
-from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, operator, said
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, again, operator, said
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 
@@ -27,7 +26,7 @@ def gemm(call: Call, settings: Settings) -> list[OperatorCase]:
     if call.name == "addmm" and not settings.on_gpu:
         (stride,) = call.tensor(0).strides
         biases = call.tensor(0)._replace(shape=(m, n), strides=(0, stride))
-        found.append(again("aten.copy_.default", [Operand(a.dtype, (m, n), (n, 1)), biases]))
+        found.append(again(Call("aten.copy_.default", [Operand(a.dtype, (m, n), (n, 1)), biases], {})))
     return found
 
 

@@ -109,8 +109,7 @@ def _calls(count: int) -> str:
 
 def _of_model(asked: CaptureStep) -> CaptureRequest:
     from primbench.decompose.child import CaptureRequest
-    from primbench.kernels.model import Model
-    from primbench.registry import named_files
+    from primbench.registry import build, named_files
 
     if asked.arguments or typed("script"):
         raise InvalidRequest(f"{asked.what}: arguments, --step and -m are for scripts")
@@ -118,8 +117,10 @@ def _of_model(asked: CaptureStep) -> CaptureRequest:
     given: dict[str, Any] = {"batch_size": own.batch_size, "mode": own.mode, "dtype": own.dtype}
     given |= {"cudnn_benchmark": True} if own.cudnn_benchmark else {}
     named = {name: value for name, value in given.items() if value is not None}
-    problem = Model(network=asked.what.removeprefix(MODEL), **named)
-    return CaptureRequest(model=dict(problem.parameters()), device=own.device, kernels=list(named_files()))
+    problem = build(MODEL.removesuffix(":"), {"network": asked.what.removeprefix(MODEL), **named})
+    return CaptureRequest(
+        primitive=problem.primitive, model=dict(problem.parameters()), device=own.device, kernels=list(named_files())
+    )
 
 
 def _of_script(asked: CaptureStep) -> CaptureRequest:

@@ -16,9 +16,9 @@ from primbench.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from primbench.decompose.sums import Explained
     from primbench.results.file import Results
     from primbench.results.record import Record
+    from primbench.results.step_sums import Explained
     from primbench.suites import Entry, StudyFile
 
 RANK = 30
@@ -143,8 +143,8 @@ def _title(file: str, said: StudyFile, *, is_alone: bool) -> str:
 def _steps_in(file: str, results: Results) -> list[tuple[str, Explained]]:
     """Each in each place, with its title. Raises FileError where none is."""
     from primbench.decompose.place import as_it_ran
-    from primbench.decompose.sums import explained
     from primbench.report.explained import places
+    from primbench.results.step_sums import explained
 
     found, records = [], results.latest()
     for title in dict.fromkeys(record.case.labels.get(STEP, file) for record in records):

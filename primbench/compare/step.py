@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from primbench import stats
 from primbench.compare.ratio import FALSE_DISCOVERIES
-from primbench.decompose.parts import part_of
-from primbench.decompose.sums import NOT_MEASURED, UNEXPLAINED, Explained, explained
 from primbench.measurement import Samples
 from primbench.results.cpu_speed import not_held_up
+from primbench.results.step_parts import part_of
+from primbench.results.step_sums import NOT_MEASURED, UNEXPLAINED, Explained, explained
 from primbench.spec.captured import PARTS, WHOLE
 
 if TYPE_CHECKING:

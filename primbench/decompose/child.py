@@ -29,19 +29,24 @@ ENDING_S = 5.0  # in which threads may end by themselves
 
 
 class CaptureRequest(msgspec.Struct, frozen=True):
-    """script, arguments, number: capture that step of a script. model: or one of a model, by fields of the primitive.
-
-    is_module: whether the script is a module's name.
-    device: of a model; None is the first GPU, else the CPU. kernels: files of ``--kernels``.
-    """
+    """Which step is to be captured: of a script, or of a model."""
 
     script: str = ""
+    """Its path, or the name of a module; "" where it is a model's step."""
     arguments: list[str] = []
+    """Of the script."""
     number: int = 1
+    """Of the script's step, from 1."""
     is_module: bool = False
+    """Whether ``script`` is the name of a module."""
+    primitive: str = ""
+    """The primitive of the model."""
     model: dict[str, Any] = {}
+    """Its fields."""
     device: str | None = None
+    """Of the model; None is the first GPU, else the CPU."""
     kernels: list[str] = []
+    """Files of ``--kernels``."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,9 +124,10 @@ def _answered(found: CapturedStep | PrimbenchError) -> Answer:
 
 def _of_model(request: CaptureRequest) -> CapturedStep | PrimbenchError:
     from primbench.decompose.model import captured
+    from primbench.registry import build
 
     try:
-        return captured(request.model, request.device)
+        return captured(build(request.primitive, request.model), request.device)
     except PrimbenchError as error:
         return error
     except Exception as error:  # of a network of the user's own

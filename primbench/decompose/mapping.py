@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import InvalidRequest
-from primbench.kernels.aten.operators import again
-from primbench.problem.operators import Call, NotThere, OperatorCase, Settings
+from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, again
 from primbench.registry import build, operators
 
 if TYPE_CHECKING:
@@ -27,7 +26,8 @@ OF_GROUPS = ("_c10d_functional.", "symm_mem.")
 
 def cases(call: Call, settings: Settings) -> list[OperatorCase]:
     """One or more, the first of which stands for the call itself. Raises NotThere where it cannot be called again."""
-    rule = None if call.host_only else operators().get(call.name)
+    rules = operators()  # which loads that for any other
+    rule = None if call.host_only else rules.get(call.name)
     return (rule and _by(rule, call, settings)) or [_again(call, settings)]
 
 
@@ -47,7 +47,7 @@ def _again(call: Call, settings: Settings) -> OperatorCase:
         raise NotThere(f"an argument is a {found}")
     if call.operator.startswith(OF_GROUPS) and '{"str"' in call.key()[1]:
         raise NotThere("an argument names a group of processes")
-    part = again(call.operator, call.positional, host_only=call.host_only, **call.named)
+    part = again(call)
     if getattr(settings, ROUNDED_BY.get(call.name, ""), False):
         part.fields["math_mode"] = "tf32"
     if call.name in TRIED and settings.cudnn_benchmark:

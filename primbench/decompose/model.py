@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from primbench.decompose.recording import recorder
 from primbench.decompose.written import CapturedStep
-from primbench.kernels.model.problem import Model
 from primbench.timing.case import opened, setup_on
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from primbench.problem import Problem
 
 CALLS_BEFORE = 3  # in which what is made once is made, such as an optimizer's state
 
 
-def captured(fields: Mapping[str, Any], device: str | None) -> CapturedStep:
-    """fields: of a model, with data=device and compile=eager. device: None is the first GPU, else the CPU.
+def captured(problem: Problem, device: str | None) -> CapturedStep:
+    """problem: a whole model, with data=device and compile=eager. device: None is the first GPU, else the CPU.
 
     Raises InvalidRequest and UnsupportedCase as measuring it does.
     """
-    problem = Model(**fields)
-    step = CapturedStep(f"a step of {problem.network}, {problem.mode}, {problem.batch_size} examples, {problem.dtype}")
+    words = "a step of {network}, {mode}, {batch_size} examples, {dtype}"
+    step = CapturedStep(words.format_map(problem.parameters()))
     with opened(problem, None, device) as backend:
         prepared = setup_on(backend, problem)
         for _ in range(CALLS_BEFORE):

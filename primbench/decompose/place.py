@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from primbench.decompose.timed import timed
 from primbench.environment import container
 from primbench.environment.limits import Limits
 from primbench.environment.machine import Machine
 from primbench.environment.reading import group_of
 from primbench.results.record import model_of
+from primbench.results.step_parts import timed
 from primbench.spec.captured import StepPlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from primbench.decompose.timed import Timed
     from primbench.results.record import Record, Worker
+    from primbench.results.step_parts import Timed
     from primbench.spec.captured import Captured
 
 

@@ -94,6 +94,9 @@ class OperatorCase(NamedTuple):
 Rule = Callable[[Call, Settings], list[OperatorCase]]
 """The cases that a call is, the first of which stands for it. Raises NotThere where it is none of the primitive."""
 
+ANY = "*"
+"""The name in the rule for operators that are no case of another primitive: they are called again as they were."""
+
 OPERATORS: dict[str, Rule] = {}  # by their names; primbench.registry imports the files that fill it
 
 
@@ -114,3 +117,10 @@ def operator(*names: str) -> Callable[[Rule], Rule]:
 def said(fields: dict[str, Any], **defaults: Any) -> dict[str, Any]:
     """The fields without those that say what is the case anyway."""
     return {name: value for name, value in fields.items() if name not in defaults or value != defaults[name]}
+
+
+def again(call: Call) -> OperatorCase:
+    """The call as it was. Raises NotThere where no primitive calls any operator."""
+    if ANY not in OPERATORS:
+        raise NotThere("no primitive calls any operator as it was")
+    return OPERATORS[ANY](call, Settings())[0]

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from primbench.decompose.parts import part_of
-from primbench.decompose.sums import LAUNCHES, PYTHON, STEP, UNEXPLAINED, totals
 from primbench.doctor.cause import listed
 from primbench.report.columns import PLACEMENT
 from primbench.report.document import Document, Note, Section, Table
+from primbench.results.step_parts import part_of
+from primbench.results.step_sums import LAUNCHES, PYTHON, STEP, UNEXPLAINED, totals
 from primbench.units import UNKNOWN, format_percent, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from primbench.decompose.sums import Explained, Number, SumRow
-    from primbench.decompose.timed import Timed
     from primbench.report.document import Figure
     from primbench.results.record import Record
+    from primbench.results.step_parts import Timed
+    from primbench.results.step_sums import Explained, Number, SumRow
 
 WHAT = {
     "device": "kernels: counts x device times, beside the step's",

@@ -11,7 +11,6 @@ import msgspec
 
 from primbench import stats
 from primbench.compare.criteria import problem_of
-from primbench.decompose import sums
 from primbench.report import environment, explained, table
 from primbench.report.document import Document, Note, Section, Table
 from primbench.report.figures.heat import heat_maps
@@ -21,6 +20,7 @@ from primbench.report.figures.timeline import timelines
 from primbench.report.figures.times import times
 from primbench.report.figures.topology import topology
 from primbench.report.overview import LAUNCH_BOUND, launch_bound_share, of_records
+from primbench.results import step_sums
 from primbench.results.metrics import METRICS
 from primbench.results.record import model_of
 from primbench.spec.naming import names_of
@@ -153,7 +153,7 @@ def page(
 
 def _step(results: Results) -> list[Section]:
     """Where the time of a step goes, where the file has its parts."""
-    steps = {place: sums.explained(records) for place, records in explained.places(results.records).items()}
+    steps = {place: step_sums.explained(records) for place, records in explained.places(results.records).items()}
     figures = [
         each for place, found in steps.items() if found for each in explained.drawn(f"The step {place}".rstrip(), found)
     ]

@@ -11,6 +11,7 @@ from primbench.decompose.model import captured
 from primbench.environment.devices import has_gpu_node
 from primbench.kernels.conv import Conv
 from primbench.kernels.model import Model
+from primbench.registry import build
 
 pytestmark = [
     pytest.mark.gpu,
@@ -43,6 +44,6 @@ def test_a_model_is_right_either_way_and_its_parts_are_as_its_step(*, tries: boo
         pytest.skip(reason)
     measured = measure(Model("mnist_cnn", batch_size=4, cudnn_benchmark=tries), "torch", "cuda:0", method=QUICK)
     assert measured.verified
-    step = captured({"network": "mnist_cnn", "batch_size": 4, "cudnn_benchmark": tries}, "cuda:0")
+    step = captured(build("model", {"network": "mnist_cnn", "batch_size": 4, "cudnn_benchmark": tries}), "cuda:0")
     parts = [part for call in step.calls for part in cases(call, step.settings) if part.primitive == Conv.primitive]
     assert {part.fields.get("algo", "auto") for part in parts} == {"auto" if tries else "heuristic"}

@@ -27,12 +27,12 @@ backends runtimes
 environment
 timing results datasets
 kernels suites workers
-doctor decompose
+doctor
 compare
 causes
 experiments baselines
 report
-watching fleet
+watching fleet decompose
 cli
 """
 LINE = {package: number for number, line in enumerate(ORDER.splitlines()) for package in line.split()}

@@ -32,7 +32,7 @@ def test_every_part_of_a_models_step_is_right_by_itself(tmp_path: Path, request:
     threads = torch.get_num_threads()
     request.addfinalizer(lambda: torch.set_num_threads(threads))
     torch.set_num_threads(1)  # parts are so small that threads would wait for each other
-    step, path = captured({"network": "fathom_memnet", "batch_size": 2}, "cpu"), tmp_path / "step.toml"
+    step, path = captured(build("model", {"network": "fathom_memnet", "batch_size": 2}), "cpu"), tmp_path / "step.toml"
     step.write(path)
     (whole,) = suites.read(path, set="whole")
     assert Model("fathom_memnet", batch_size=2) == whole.problem

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from primbench.decompose.sums import Explained, Number, SumRow
 from primbench.measurement import Measurement, Samples
 from primbench.measurement.over_time import OverTime, Series
 from primbench.numa.topology import Node
@@ -26,6 +25,7 @@ from primbench.report.svg_plot import HOTTEST
 from primbench.report.written import known
 from primbench.results.file import Results, encode, read
 from primbench.results.record import Record
+from primbench.results.step_sums import Explained, Number, SumRow
 from primbench.spec.case import Case
 from primbench.spec.placement import Placement
 

@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from primbench.decompose.parts import OTHERS
-from primbench.decompose.sums import LAUNCHES, LOADING, NOT_MEASURED, PYTHON, QUEUING, UNEXPLAINED, explained
-from primbench.decompose.timed import timed
 from primbench.measurement import Measurement, Samples, Trace
 from primbench.measurement.readings import HostReading
 from primbench.report import explained as words
 from primbench.results.record import Record
+from primbench.results.step_parts import OTHERS, timed
+from primbench.results.step_sums import LAUNCHES, LOADING, NOT_MEASURED, PYTHON, QUEUING, UNEXPLAINED, explained
 from primbench.spec.captured import Captured
 from primbench.spec.case import Case
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from primbench.decompose.parts import (
+from primbench.results.step_parts import (
     OTHERS,
     Part,
+    Timed,
     by_case,
     device_time,
     disturbances,
@@ -19,7 +20,6 @@ from primbench.decompose.parts import (
     why_unknown,
     without_record,
 )
-from primbench.decompose.timed import Timed
 from primbench.spec.captured import PARTS, WHOLE
 
 if TYPE_CHECKING:
