@@ -146,6 +146,8 @@ def test_wheel_holds_all_code_and_data(contents: set[str]) -> None:
             "*.sh",
             "*.cu",
             "*.cuh",
+            "*.css",
+            "*.js",
             "*.md",
             "filters/*",
             "NOTICE",

@@ -2,8 +2,8 @@
 
 The file is called as the command, with an underscore behind it where Python has such a word, and has the command of
 click as ``command`` and its place among others as ``RANK``. Where the command writes files of a kind of its own, it has
-what their first line is, as ``KEEPS``, and a function ``shown``, which makes text of one for `primbench show`. It is
-imported when the command is used; of the others the text is read.
+what their first line is, as ``KEEPS``, and a function ``shown``, which makes a document of one for `primbench show`. It
+is imported when the command is used; of the others the text is read.
 """
 
 from __future__ import annotations

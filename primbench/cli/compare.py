@@ -86,7 +86,7 @@ def show(
     known = selftest.notes(comparison, files[-1].header.environment)
     comparison = replace(comparison, notes=[*comparison.notes, *known])
     made = partial(compared.page, comparison, sides, files)
-    publish(words.document(comparison, gate, made, every_row=every_row), exports)
+    publish(words.document(comparison, gate, made, every_row=every_row), exports.files)
     pass_or_exit(comparison, gate)
 
 

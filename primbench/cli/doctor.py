@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import click
-
 from primbench.cli.option_types import FILE
 from primbench.cli.options import json_option, overwrite_option
 from primbench.cli.request import RequestCommand, argument, dataclass, option
@@ -41,13 +39,13 @@ class ExaminePlace:
 
 
 def _examine(asked: ExaminePlace) -> None:
-    from primbench.cli.outputs import check_files, put_out
+    from primbench.cli.outputs import check_files, publish
     from primbench.cli.places import labels
     from primbench.cli.processes import processes_of
     from primbench.doctor import against as other
     from primbench.doctor import table
     from primbench.doctor.place import look, read
-    from primbench.report.doctor import to_json, to_text
+    from primbench.report.doctor import document
 
     there = read(asked.against) if asked.against is not None else None
     process = processes_of(asked.job)[0] if asked.job is not None else 0
@@ -59,7 +57,7 @@ def _examine(asked: ExaminePlace) -> None:
         told = other.compare(here, there, name)
         differs = any(finding.cause.startswith(other.AGAINST) for finding in told)
         findings += told if differs else [*told, other.nothing_differs(name)]
-    put_out({asked.json: lambda: to_json(here, findings)}, lambda: to_text(here, findings, fix=asked.fix), click.echo)
+    publish(document(here, findings, fix=asked.fix), {"json": asked.json})
     if any(finding.severity == "problem" for finding in findings):
         sys.exit(1)
 

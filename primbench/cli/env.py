@@ -48,32 +48,26 @@ def _show(asked: ShowPlace) -> None:
         if asked.json is not None or asked.overwrite:
             raise click.UsageError(f"{'--overwrite' if asked.json is None else '--json'} belongs behind diff", context)
         return
-    import msgspec
-
-    from primbench.cli.outputs import check_files, put_out
+    from primbench.cli.outputs import check_files, publish
     from primbench.environment import fingerprint
-    from primbench.report.environment import listing
-    from primbench.report.plain import json_of
+    from primbench.report.environment import document
 
     check_files([asked.json], overwrite=asked.overwrite)
-    found, sources = fingerprint.collect(gpus=True), fingerprint.sources()
-    document = msgspec.to_builtins(found) | {"sources": sources}
-    put_out({asked.json: lambda: json_of(document)}, lambda: listing(found, sources))
+    publish(document(fingerprint.collect(gpus=True), fingerprint.sources()), {"json": asked.json})
 
 
 def _diff(asked: ComparePlaces) -> None:
-    from primbench.cli.outputs import check_files, put_out
+    from primbench.cli.outputs import check_files, publish
     from primbench.doctor.place import read
     from primbench.environment.difference import difference
-    from primbench.report.environment import comparison
-    from primbench.report.plain import json_of
+    from primbench.report.environment import difference_document
 
     a, b = asked.a, asked.b
     one, other = read(a), read(b)
     check_files([asked.json], [a, b], overwrite=asked.overwrite)
     same_work = one.opened is not None and one.opened == other.opened
     found = difference(one.environment, other.environment, same_work=same_work)
-    put_out({asked.json: lambda: json_of(found)}, lambda: comparison(found, a, b))
+    publish(difference_document(found, a, b), {"json": asked.json})
 
 
 command = CommandGroup(

@@ -64,7 +64,7 @@ def _explain(asked: ExplainSteps) -> None:
     if any(recorded) and not all(recorded):
         raise InvalidRequest("suites and results files in one: explain them one after the other")
     steps, records = _of_results(files, here) if all(recorded) else _of_suites(files, here)
-    publish(words.document(steps), here.exports)
+    publish(words.document(steps), here.exports.files)
     exit_as(None, records)
 
 

@@ -36,7 +36,7 @@ def _fleet(asked: SumUpFleet) -> None:
     held, links = read(folder), read_links(folder)
     check_outputs(asked.exports)
     found = summarize(name, held, earlier, links)
-    publish(words.document(found), asked.exports)
+    publish(words.document(found), asked.exports.files)
     if not (found.is_healthy and any(case.metrics for case in found.cases)):
         sys.exit(1)
 

@@ -42,8 +42,8 @@ class BuildImage:
 
 def _build(asked: BuildImage) -> None:
     from primbench.cli.measuring import signals_unwind
-    from primbench.cli.outputs import check_files, put_out
-    from primbench.report.plain import json_of
+    from primbench.cli.outputs import check_files, publish
+    from primbench.report.document import Document, Note, Section
     from primbench.runtimes.images import build, pins
     from primbench.units import format_bytes, format_time
 
@@ -61,7 +61,8 @@ def _build(asked: BuildImage) -> None:
     size = f"size unknown ({made.missing['size_bytes']})" if made.missing else format_bytes(made.size_bytes)
     built = f"{made.name}: {size} with its base {asked.base}, built in {format_time(made.build_s)}"
     study = ["primbench", "study", "containers", "--arm", "host", "--arm", f"{asked.runtime}:image={made.name}"]
-    put_out({asked.json: lambda: json_of(made)}, lambda: f"{built}\n{shlex.join(study)}\n")
+    told = Section("", [Note(built), Note(shlex.join(study), "code")])
+    publish(Document("image", None, lambda: [told], value=made), {"json": asked.json})
 
 
 command = RequestCommand("image", BuildImage, _build, help=BUILD_HELP, moved={"build": "primbench image"})

@@ -5,24 +5,20 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-import click
-
 from primbench import backends
 from primbench.cli.completing import complete
 from primbench.cli.echo import say
 from primbench.cli.measuring import announced, exit_as, run_cases, writing
 from primbench.cli.option_types import DEVICE, FILE, TIMEOUT, WholeNumber, parsed
 from primbench.cli.options import Exports, Recorded, json_option, overwrite_option
-from primbench.cli.outputs import check_files, put_out
+from primbench.cli.outputs import check_files, publish
 from primbench.cli.request import RequestCommand, dataclass, option, part
 from primbench.errors import BackendUnavailable
 from primbench.experiments import numa
 from primbench.experiments.numa import CPU
 from primbench.experiments.numa_analysis import analyse
 from primbench.numa import scan
-from primbench.report import html, text
 from primbench.report import numa as words
-from primbench.report.plain import json_of
 from primbench.results.file import Results
 from primbench.results.writer import header
 from primbench.spec.defaults import ALL, DEFAULT_TIMEOUT_S
@@ -102,9 +98,7 @@ def _run(asked: MeasureNodes) -> None:
     result = analyse(
         axes, found, results.records, missing=missing, size_bytes=size_bytes, rounds=asked.rounds, seed=asked.seed
     )
-    pictures = {asked.page: lambda: html.write(words.page(result, results))}
-    exports = {asked.json: lambda: json_of(result)} | pictures
-    put_out(exports, lambda: text.write(words.document(result, found)), click.echo)
+    publish(words.document(result, found, results), {"json": asked.json, "report": asked.page})
     exit_as(ended, results.records)
 
 

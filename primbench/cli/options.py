@@ -26,7 +26,7 @@ from primbench.cli.option_types import (
 )
 from primbench.cli.request import RequestOption, dataclass, option, part, several
 from primbench.registry import primitives
-from primbench.report import written
+from primbench.report import formats
 from primbench.spec.defaults import ALL, DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAULT_MIN_TIME_S, DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -198,9 +198,8 @@ def _export_options() -> list[click.Parameter]:
     """One for each format, such as --csv FILE."""
     return [
         RequestOption([f"--{name}", name], group="Output", type=FILE,
-        metavar="FILE", is_rare=getattr(each, "IS_RARE", False),
-                      help=f"Write {each.WRITES}; - is stdout.")
-        for name, each in written.known().items()
+        metavar="FILE", is_rare=each.is_rare, help=f"Write {each.writes}; - is stdout.")
+        for name, each in formats.known().items()
     ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from primbench.cli.as_typed import as_options, kernels_options
 from primbench.cli.echo import say
 from primbench.cli.options import Resumable
 from primbench.errors import FileError, InvalidRequest
-from primbench.report import chosen, export, over_time, table, text, written
+from primbench.report import chosen, export, formats, over_time, table, text
 from primbench.report.columns import WIDEST
 from primbench.report.document import Document, Section
 from primbench.report.explained import step_totals
@@ -49,7 +49,7 @@ def check_outputs(
     results = record.output if record is not None else None
     check_files(exports.files.values(), held, results=results, overwrite=exports.overwrite)
     for name in exports.files:
-        written.check(name)
+        formats.known()[name].check()
 
 
 def check_here(here: Here, read: Iterable[str] = ()) -> None:
@@ -163,7 +163,7 @@ def report(
         made = chosen.with_columns(made, columns)
     parts = [*made, *step_totals(records), *drawn]
     printed = Document("", None, lambda: [Section("", parts)])
-    publish(export.document(results, unit, yardsticks), exports, printed)
+    publish(export.document(results, unit, yardsticks), exports.files, printed)
 
 
 def _as_asked(records: Sequence[Record]) -> list[Record]:
@@ -185,21 +185,18 @@ def save(name: str, results: Results) -> None:
         say(f"Not saved as {name}: nothing was measured", err=True)
 
 
-def publish(document: Document, exports: Exports, printed: Document | None = None) -> None:
-    """Print a document and write its exports, as put_out() does. printed: what is printed in its place."""
-    formats = written.known()
+def publish(document: Document, files: Mapping[str, str | None], printed: Document | None = None) -> None:
+    """Print a document and write its exports, as put_out() does. files: by format. printed: in its place."""
     made: dict[str | None, Callable[[], str | bytes]] = {
-        path: partial(formats[name].write, document) for name, path in exports.files.items()
+        path: partial(formats.known()[name].write, document) for name, path in files.items()
     }
-    put_out(made, lambda: text.write(printed or document), click.echo)  # in colour: its words steer no terminal
+    put_out(made, lambda: text.write(printed or document))
 
 
-def put_out(
-    exports: Mapping[str | None, Callable[[], str | bytes]], text: Callable[[], str], show: Callable[..., None] = say
-) -> None:
+def put_out(exports: Mapping[str | None, Callable[[], str | bytes]], text: Callable[[], str]) -> None:
     """Write the exports, by file, of which None is not asked for; print the text unless stdout was given to one.
 
-    show: prints it; say() lets no colour through.
+    text: steers no terminal.
     Raises OutputError where one of them cannot be written; the others are out by then.
     """
     try:
@@ -208,7 +205,7 @@ def put_out(
                 write(path, made())
     finally:
         if "-" not in exports:
-            show(text(), nl=False)
+            click.echo(text(), nl=False)
 
 
 def write(path: str, text: str | bytes) -> None:

@@ -17,7 +17,7 @@ from primbench.compare.runs import side_of
 from primbench.compare.sides import sides_of
 from primbench.errors import InvalidRequest
 from primbench.experiments.why.inquiry import recalled
-from primbench.report import compared, html, measured, overview, why
+from primbench.report import compared, formats, measured, overview, why
 from primbench.report.plain import printable
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _report(asked: DrawFiles) -> None:
     places = read_places(asked.files, may_be_empty=True)
     check_files([asked.page], [file for place in places for file in place.files], overwrite=asked.overwrite)
     say_unknown(*(run for place in places for run in place.runs))
-    write(asked.page, html.write(_page(places, asked.baseline)))
+    write(asked.page, formats.known()["report"].write(_page(places, asked.baseline)))
     if asked.page != "-":
         say(printable(f"Written: {asked.page}"), err=True)
 

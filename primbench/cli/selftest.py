@@ -54,7 +54,7 @@ def _show(found: Results, comparison: Comparison, exports: Exports, gate: Gate) 
     from primbench.report import selftest as words
 
     tested = selftest.self_test(found, comparison)
-    publish(words.document(tested), exports)
+    publish(words.document(tested), exports.files)
     say(f"Kept in {selftest.keep(tested)}", err=True)
 
 

@@ -12,14 +12,13 @@ from msgspec.structs import replace
 
 from primbench.baselines.roof import ROOF
 from primbench.cli import commands
-from primbench.cli.echo import say
 from primbench.cli.option_types import FILE, parsed
 from primbench.cli.options import Exports, TableOptions
-from primbench.cli.outputs import check_outputs, report, say_unknown
+from primbench.cli.outputs import check_outputs, publish, report, say_unknown
 from primbench.cli.places import as_one, read_places
 from primbench.cli.request import RequestCommand, argument, dataclass, option, part, typed
 from primbench.errors import InvalidRequest
-from primbench.report import chosen, steps
+from primbench.report import chosen, export, steps, text
 from primbench.report.table import MOST_ROWS
 from primbench.results import file as results_file
 from primbench.system.jsonlines import first_kind
@@ -75,10 +74,10 @@ def _show_records(file: str, asked: ShowFile) -> None:
     say_unknown(*place.runs)
     results = as_one(place)
     records = chosen.kept(results.records, asked.only) if asked.only else results.records
+    found = replace(results, records=records)
     if asked.steps:
-        say(steps.text(records))
+        publish(export.document(found), asked.exports.files, steps.document(records))
     else:
-        found = replace(results, records=records)
         report(found, asked.shown, asked.exports, sort=asked.sort, columns=asked.columns or (), curves=True)
 
 
@@ -110,7 +109,7 @@ def _show_kept(file: str, name: str, command_file: ModuleType) -> None:
     """What another command found, in its own words; raises InvalidRequest where a table is asked for."""
     for word in typed():
         raise InvalidRequest(f"{file}: by `primbench {name}`, which makes no table: it is shown without {word}")
-    say(command_file.shown(Path(file)), nl=False)
+    click.echo(text.write(command_file.shown(Path(file))), nl=False)
 
 
 command = RequestCommand(

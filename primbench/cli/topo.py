@@ -23,13 +23,15 @@ class ShowNodes:
 def _show(asked: ShowNodes) -> None:
     from primbench.cli.outputs import check_files, put_out
     from primbench.numa.scan import collect
-    from primbench.report import topology as table
-    from primbench.report.plain import json_of
+    from primbench.report import formats, text
+    from primbench.report.topology import document
     from primbench.report.topology_svg import picture
 
     check_files([asked.json, asked.picture], overwrite=asked.overwrite)
     found = collect()
-    put_out({asked.json: lambda: json_of(found), asked.picture: lambda: picture(found)}, lambda: table.text(found))
+    told = document(found)
+    files = {asked.json: lambda: formats.known()["json"].write(told), asked.picture: lambda: picture(found)}
+    put_out(files, lambda: text.write(told))
 
 
 command = RequestCommand(

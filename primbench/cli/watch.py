@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from primbench.cli.echo import say
 from primbench.cli.option_types import FILE, TIMEOUT
 from primbench.cli.options import overwrite_option
 from primbench.cli.processes import OF_SLURM, processes_of
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from primbench.doctor.job import Stretch
+    from primbench.report.document import Document
     from primbench.watching.members import Others
     from primbench.watching.watch import Watch
 
@@ -116,11 +116,12 @@ def _follow(
     watch: Watch, write: Callable[[str, object], None], prometheus_path: str | None, *, on_stdout: bool
 ) -> bool:
     """Watch, write what comes, and show what was found unless that went to stdout. Whether it was interrupted."""
+    from primbench.report import text
     from primbench.system import outputs
     from primbench.watching.causes import hindrances
     from primbench.watching.kept import Kept
     from primbench.watching.prometheus import to_prometheus
-    from primbench.watching.report import to_text
+    from primbench.watching.report import document
     from primbench.watching.stretch import joined
     from primbench.watching.watch import Watched
 
@@ -145,16 +146,16 @@ def _follow(
     watched = Watched(ended=watch.ended, whole=whole, cost=cost)
     write("watched", watched)
     if not on_stdout:
-        say(to_text(Kept(watch.job, whole, found, watched)), nl=False)
+        click.echo(text.write(document(Kept(watch.job, whole, found, watched))), nl=False)
     return interrupted
 
 
-def shown(path: Path) -> str:
+def shown(path: Path) -> Document:
     """What a file of KEEPS holds, for `primbench show`. Raises FileError."""
     from primbench.watching.kept import read
-    from primbench.watching.report import to_text
+    from primbench.watching.report import document
 
-    return to_text(read(path))
+    return document(read(path))
 
 
 command = RequestCommand("watch", FollowJob, _watch, help=HELP, moved={"--json": "primbench watch JOB -o FILE"})

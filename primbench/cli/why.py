@@ -215,7 +215,7 @@ def _carry_out(study: Study, begun: Begun | None, asked: AskWhy) -> None:
         inquiry, ended = inquire(measuring, tell)
         if asked.replay and ended is None:
             inquiry = replayed(inquiry, measuring)
-    publish(words.document(inquiry), asked.exports)
+    publish(words.document(inquiry), asked.exports.files)
     if ended is not None:
         sys.exit(ended.code if isinstance(ended, SystemExit) else INTERRUPTED)
     if not words.is_not_slower(inquiry):

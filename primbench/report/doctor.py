@@ -1,44 +1,39 @@
-"""Findings for people: worst first, what could not be seen in one paragraph, commands in a block of their own."""
+"""Findings for people and other programs: worst first, what could not be seen once a reason, commands at the end."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
-from primbench.report.plain import json_of, printable
-from primbench.report.terminal import paragraph, said
+from primbench.report.document import Document, Note, Section, Table
+from primbench.report.plain import printable
 from primbench.system.files import format_cpu_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.doctor.cause import Finding, Severity
+    from primbench.doctor.cause import Finding, Hindrance, Severity
     from primbench.doctor.place import Place
+    from primbench.report.document import Look
 
-SHOWN: tuple[Severity, ...] = ("problem", "warning", "note")
-COLOURS = {"problem": "red", "warning": "yellow", "note": "cyan"}
-LABEL = "  {:<9}"  # evidence, distorts, advice
-
-
-def to_text(place: Place, findings: Sequence[Finding], *, fix: bool) -> str:
-    """fix: with the commands at the end. Colours are there for click.echo, which drops them off a terminal."""
-    lines = [said(printable(_where(place))), ""]
-    for severity in SHOWN:
-        for finding in findings:
-            if finding.severity == severity:
-                lines += [*_shown(finding), ""]
-    lines += _unseen(findings)
-    lines.append(_counts(findings))
-    if fix:
-        lines += ["", *_commands(findings)]
-    return "\n".join(lines) + "\n"
+SHOWN: dict[Severity, Look | None] = {"problem": "worse", "warning": "open", "note": None}
 
 
-def to_json(place: Place, findings: Sequence[Finding]) -> str:
-    """One document: {"place": ..., "findings": [...]}, those that are "ok" or "unknown" included."""
-    document = {"place": place, "findings": findings}
-    return json_of(document)
+def document(place: Place, findings: Sequence[Finding], *, fix: bool = False) -> Document:
+    """The whole has those that are "ok" or "unknown", too. fix: with the commands that change what was found."""
+    shown = [each for severity in SHOWN for each in findings if each.severity == severity]
+    parts: list[list[Note | Table]] = [
+        [Note(_where(place))],
+        [*map(_table, shown)],
+        [*_unseen(findings)],
+        [Note(_counts(findings))],
+        [Note("\n".join(_commands(findings)), "code")] if fix else [],
+    ]
+    return Document(
+        title="doctor",
+        answer=None,
+        sections=lambda: [Section("", each) for each in parts],
+        value={"place": place, "findings": findings},
+    )
 
 
 def _where(place: Place) -> str:
@@ -60,28 +55,29 @@ def _where(place: Place) -> str:
     return f"{what}: " + "; ".join(parts)
 
 
-def _shown(finding: Finding) -> Iterator[str]:
-    severity, check = finding.severity, printable(finding.cause)
-    words = said(f"{severity}: {check}: {printable(finding.summary)}")[len(f"{severity}: {check}") :]
-    yield f"{click.style(severity, fg=COLOURS[severity], bold=True)}: {click.style(check, bold=True)}{words}"
-    yield from paragraph("; ".join(finding.evidence), LABEL.format("seen in"))
-    yield from paragraph(", ".join(finding.distorts or ()), LABEL.format("distorts"))
-    yield from paragraph(finding.advice or "", LABEL.format("advice"))
+def _table(finding: Finding) -> Table:
+    rows = [*told(finding), *([("advice", finding.advice)] if finding.advice else [])]
+    return Table.listed(f"{finding.severity}: {finding.cause}: {finding.summary}", rows, look=SHOWN[finding.severity])
 
 
-def _unseen(findings: Sequence[Finding]) -> list[str]:
+def told(found: Finding | Hindrance) -> Iterator[tuple[str, str]]:
+    """What it was seen in, and what it distorts, where that is known."""
+    for label, words in (("seen in", "; ".join(found.evidence)), ("distorts", ", ".join(found.distorts or ()))):
+        if words:
+            yield label, words
+
+
+def _unseen(findings: Sequence[Finding]) -> Iterator[Note]:
     """The unknowns by their reason: one cause, such as a missing driver, hides many fields."""
+    unknown = [finding for finding in findings if finding.severity == "unknown"]
     fields: dict[str, list[str]] = {}
-    for finding in findings:
-        if finding.severity == "unknown":
-            for field, reason in zip(map(str, finding.values[::2]), map(str, finding.values[1::2]), strict=True):
-                fields.setdefault(reason, []).append(f"{finding.cause} ({field})")
+    for finding in unknown:
+        for field, reason in zip(map(str, finding.values[::2]), map(str, finding.values[1::2]), strict=True):
+            fields.setdefault(reason, []).append(f"{finding.cause} ({field})")
     words = "; ".join(f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in fields.items())
-    if not words:
-        return []
-    shown_by = dict.fromkeys(each for finding in findings if finding.severity == "unknown" for each in finding.fix)
-    words = f"could not be seen: {words}" + "".join(f"; `{command}` shows what was refused" for command in shown_by)
-    return [*paragraph(words, then="  "), ""]
+    if words:
+        shown_by = dict.fromkeys(f"; `{command}` shows what was refused" for each in unknown for command in each.fix)
+        yield Note(f"could not be seen: {words}{''.join(shown_by)}")
 
 
 def _counts(findings: Sequence[Finding]) -> str:
@@ -90,13 +86,13 @@ def _counts(findings: Sequence[Finding]) -> str:
     return f"{', '.join(words)}; {counts['ok']} checks found nothing to say"
 
 
-def _commands(findings: Sequence[Finding]) -> list[str]:
+def _commands(findings: Sequence[Finding]) -> Iterator[str]:
     with_fix = [finding for finding in findings if finding.fix and finding.severity != "unknown"]
-    if not with_fix:
-        return ["# no command would change any of this"]
-    lines = paragraph("Commands that change what was found. Read them first; primbench runs none of them.", "# ", "# ")
+    yield (
+        "# Commands that change what was found. Read them first; primbench runs none of them."
+        if with_fix
+        else "# no command would change any of this"
+    )
     for finding in with_fix:
-        comment = f"{finding.cause}: {finding.advice or finding.summary}"
-        lines += paragraph(comment, "# ", "# ")
-        lines += map(printable, finding.fix)
-    return lines
+        yield f"# {finding.cause}: {printable(finding.advice or finding.summary)}"
+        yield from map(printable, finding.fix)

@@ -107,7 +107,9 @@ class Column:
 class Table:
     """Columns of values, each of which writes its own; in text all but the last are right-aligned. notes follow it.
 
-    title: what it is of. shared: what else is so of all rows. how: how to read it.
+    title: what it is of. shared: what else is so of all rows. how: how to read it. is_list: of words, which stand left
+    and go on in lines below, each row a name and what there is to say of it; headings may be "". look: of the title,
+    where there is colour.
     """
 
     title: str
@@ -115,6 +117,8 @@ class Table:
     notes: Sequence[Note] = ()
     shared: Sequence[str] = ()
     how: str = ""
+    is_list: bool = False
+    look: Look | None = None
 
     @classmethod
     def of_rows(
@@ -132,6 +136,20 @@ class Table:
         named = zip(headings, values, strict=True)
         columns = [Column(heading, each, (formats or {}).get(heading, str)) for heading, each in named]
         return cls(title, columns, notes, how=how)
+
+    @classmethod
+    def listed(
+        cls,
+        title: str,
+        rows: Iterable[Sequence[str]],
+        headings: Sequence[str] = ("", ""),
+        notes: Sequence[Note] = (),
+        look: Look | None = None,
+    ) -> Table:
+        """A list; a row may be shorter than the headings, and columns that are empty are left out."""
+        padded = [[*row, *[""] * (len(headings) - len(row))] for row in rows]
+        columns = [Column(heading, [row[n] for row in padded]) for n, heading in enumerate(headings)]
+        return cls(title, [each for each in columns if any(each.values)], notes, is_list=True, look=look)
 
     @property
     def headings(self) -> list[str]:

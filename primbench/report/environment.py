@@ -8,40 +8,48 @@ import msgspec
 
 from primbench.environment.fingerprint import GROUPS, Environment
 from primbench.environment.words import YES_NO, in_words, parted
-from primbench.report.layout import grid
+from primbench.report.document import Document, Note, Section, Table
 from primbench.report.plain import printable
-from primbench.report.terminal import width
 from primbench.report.topology import caches
 from primbench.system.meaning import facts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from primbench.environment.difference import Change, Difference, LayerDifference
     from primbench.system.meaning import FactId
 
 
-def listing(environment: Environment, sources: Mapping[str, str]) -> str:
+def document(environment: Environment, sources: Mapping[str, str]) -> Document:
+    """What was found, the whole with where it is read."""
+    return Document(
+        title="environment",
+        answer=None,
+        sections=lambda: [Section("", tables(environment, sources))],
+        value=msgspec.to_builtins(environment) | {"sources": sources},
+    )
+
+
+def tables(environment: Environment, sources: Mapping[str, str]) -> list[Table]:
     """Groups of name, value and where it was read; what is unknown, with the reasons, at the end of each."""
     found = msgspec.to_builtins(environment, str_keys=True)
     found["machine"]["last_level_caches"] = caches(environment.machine.last_level_caches or [])
     groups = {name: value for name, value in found.items() if isinstance(value, dict) and name != "missing"}
     rest = {name: value for name, value in found.items() if name not in groups}
-    blocks = [_group("place", rest, sources), *(_group(name, value, sources) for name, value in groups.items())]
-    return "\n\n".join(blocks) + "\n"
+    return [_group(name, value, sources) for name, value in ({"place": rest} | groups).items()]
 
 
-def _group(title: str, fields: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+def _group(title: str, fields: Mapping[str, Any], sources: Mapping[str, str]) -> Table:
     missing, facts = fields["missing"], facts_of(GROUPS.get(title, Environment))
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, value in fields.items():
         if name not in missing and name != "missing":
             absent = "no limit" if facts[name].is_no_limit else "-"
             first, *others = _rows(name, value, absent)
             rows += [(*first, sources.get(f"{title}.{name}", sources.get(name, ""))), *others]
     if missing:
-        rows += [("unknown:", ""), *((f"  {name}", printable(reason)) for name, reason in missing.items())]
-    return "\n".join([title, *_indented(rows)])
+        rows += [("unknown:", ""), *((f"  {name}", reason) for name, reason in missing.items())]
+    return Table.listed(title, rows, ("", "", ""))
 
 
 def _rows(name: str, value: Any, absent: str) -> Iterator[tuple[str, str]]:
@@ -55,7 +63,7 @@ def _rows(name: str, value: Any, absent: str) -> Iterator[tuple[str, str]]:
     for part, inner in parts.items():
         if part not in missing:
             yield from ((f"  {inner_name}", text) for inner_name, text in _rows(part, inner, "-"))
-    yield from ((f"  {part}", f"unknown: {printable(reason)}") for part, reason in missing.items())
+    yield from ((f"  {part}", f"unknown: {reason}") for part, reason in missing.items())
 
 
 def _numbered(value: Any) -> Any:
@@ -70,25 +78,25 @@ def shown(name: str | FactId, value: Any, absent: str = "-") -> str:
     return printable(in_words(name, value, absent))
 
 
-def comparison(found: Difference, name_a: str, name_b: str) -> str:
+def difference_document(found: Difference, name_a: str, name_b: str) -> Document:
     """A verdict for each part, and what differs below it. name_a, name_b: of the files."""
-    blocks = [_part(part, getattr(found, part)) for part in found.__struct_fields__]
-    return "\n".join([f"A: {printable(name_a)}", f"B: {printable(name_b)}", "", *blocks])
+    names = Section("", [Note(f"A: {name_a}"), Note(f"B: {name_b}")])
+    parts = Section("", [_part(part, getattr(found, part)) for part in found.__struct_fields__])
+    return Document(title=f"{name_b} beside {name_a}", answer=None, sections=lambda: [names, parts], value=found)
 
 
-def _part(name: str, part: LayerDifference) -> str:
+def _part(name: str, part: LayerDifference) -> Table:
     order = ("differs", "unknown", "varies")
     changes = sorted(part.changes, key=lambda change: order.index(change.kind))
-    rows = [("", "A", "B", ""), *map(_side_by_side, changes)] if changes else []
     same = "cannot be told" if part.same is None else YES_NO[part.same]
-    return "\n".join([f"same {name}: {same}", *_indented(rows), ""])
+    return Table.listed(f"same {name}: {same}", map(_side_by_side, changes), ("", "A", "B", ""))
 
 
 def _side_by_side(change: Change) -> tuple[str, ...]:
     absent = "no limit" if change.field[0] == "limits" else "none"
     a, b, note = change.a, change.b, ""
     if change.reason is not None:
-        absent, note = "unknown", f"({printable(change.reason)})"
+        absent, note = "unknown", f"({change.reason})"
     elif change.kind == "varies":
         note = "(varies)"
     elif _is_set(a) and _is_set(b):
@@ -99,7 +107,3 @@ def _side_by_side(change: Change) -> tuple[str, ...]:
 def _is_set(value: Any) -> bool:
     """Whether a value is a list of names, of which only those are shown that one side lacks."""
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
-
-
-def _indented(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    return (f"  {line}" for line in grid(rows, width() - 2))

@@ -124,7 +124,7 @@ def places(results: Results) -> Iterator[Section]:
     """Where it was measured: what the first worker, else the command itself found around it."""
     found = results.workers[0].environment if results.workers else results.header.environment
     yield Section("The place", [topology(found)], is_folded=True)
-    yield Section("Environment", [Note(environment.listing(found, {}), "code")], is_folded=True)
+    yield Section("Environment", environment.tables(found, {}), is_folded=True)
 
 
 def again(files: Sequence[Results]) -> Section:

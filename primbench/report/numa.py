@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from primbench.experiments.numa import (
@@ -27,19 +28,19 @@ if TYPE_CHECKING:
     from primbench.results.file import Results
 
 
-def document(affinity: Affinity, topology: Topology) -> Document:
-    """topology: for the names of GPUs."""
+def document(affinity: Affinity, topology: Topology, results: Results | None = None) -> Document:
+    """topology: for the names of GPUs. results: what that was found by, of which there is a page."""
     devices = dict.fromkeys(matrix.device for matrix in affinity.matrices)
     names = {gpu.device: gpu.name for gpu in topology.gpus or [] if gpu.name}
     tables = itertools.chain.from_iterable(_tables(affinity, device, names.get(device)) for device in devices)
     missing = [Note(f"{kind} was not measured: {reason}") for kind, reason in affinity.missing.items()]
     sections = [Section("", [*map(Note, headlines(affinity))]), Section("", [*tables])]
     sections += [Section("", [each]) for each in missing]
-    return Document("nodes", None, lambda: sections, value=affinity)
+    page = partial(_page, affinity, results) if results else None
+    return Document("nodes", None, lambda: sections, value=affinity, page=page)
 
 
-def page(affinity: Affinity, results: Results) -> Document:
-    """What is near what. results: what that was found by."""
+def _page(affinity: Affinity, results: Results) -> Document:
     from primbench.report.measured import page as page_of  # which a table need not wait for
 
     return replace(page_of(results), answer=Note(" ".join(f"{line}." for line in headlines(affinity))))

@@ -8,19 +8,8 @@ from typing import TYPE_CHECKING
 from primbench.system.meaning import FactId
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
-_FORMULA = (
-    "=",
-    "+",
-    "-",
-    "@",
-    "\uff1d",
-    "\uff0b",
-    "\uff0d",
-    "\uff20",
-)  # the last four: full-width forms of the first
 MOST_NAMES = 4
 
 
@@ -55,26 +44,6 @@ def markdown(text: str) -> str:
 def paragraph(text: str) -> str:
     """markdown(), for text that starts a line: #, -, + and numbered items are markup there."""
     return re.sub(r"^\s*([#+=-]|[0-9]+[.)])", lambda start: f"{start[0][:-1]}\\{start[0][-1]}", markdown(text))
-
-
-def csv_of(rows: Sequence[Mapping[str, object]]) -> str:
-    """With all columns that any row has, empty where a row has no value; no text is a formula to a spreadsheet."""
-    import csv
-    import io
-
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(map(_cell, columns))
-    writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
-    return out.getvalue()
-
-
-def _cell(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    shown = lines(value)
-    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(shown) else shown
 
 
 def json_of(value: object) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from primbench.errors import InvalidRequest
 from primbench.report import plain
+from primbench.report.document import Document, Note, Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,8 +21,8 @@ LINE = "-" * 64
 HEADINGS = {"Model": "network", "Mode": "mode", "Data": "data", "Type": "dtype", "Batch size": "batch_size"}
 
 
-def text(records: Sequence[Record]) -> str:
-    """The steps of each model that was measured. Raises InvalidRequest where none was.
+def document(records: Sequence[Record]) -> Document:
+    """The steps of each model that was measured, in lines as that tool has them. Raises InvalidRequest where none was.
 
     A step is one call after which the host waits for the GPU (wall), as that tool fetches the loss; after the warm-up,
     the first 100. Of the first n, whose times are t and speeds batch / t: batch over the mean of t, the population's
@@ -31,7 +32,7 @@ def text(records: Sequence[Record]) -> str:
     found = [_text(record, *steps) for record in records if (steps := _steps(record))]
     if not found:
         raise InvalidRequest("no step of a whole model is in it, call by call: primbench model NAME -o FILE.jsonl has")
-    return "\n\n".join(found)
+    return Document(title="steps", answer=None, sections=lambda: [Section("", [Note(each, "code")]) for each in found])
 
 
 def _steps(record: Record) -> tuple[int, Sequence[float]] | None:

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from primbench.report.document import Document, Look, Tone
 
-_LOOKS: dict[Tone, Literal["worse", "fine", "untold"]] = {"worse": "worse", "fine": "fine", "open": "untold"}
+_Sure = Literal["worse", "fine", "untold"]
+_LOOKS: dict[Tone, _Sure] = {"worse": "worse", "fine": "fine", "open": "untold"}
 
 
 def write(document: Document) -> str:
@@ -21,14 +22,22 @@ def write(document: Document) -> str:
 
 
 def of_table(table: Table) -> str:
-    """No wider than the terminal that stdout is."""
+    """No wider than the terminal that stdout is; what is below the title of a list is indented."""
+    title = table.caption("  ")
+    parts = [_said(title, table.look) if title else "", _grid(table), *map(_noted, table.notes)]
+    return "".join(f"{part}\n" for part in parts if part)
+
+
+def _grid(table: Table) -> str:
     rows = [[*map(plain.printable, row)] for row in (table.headings, *table.rows)]
+    if table.is_list:
+        indent = terminal.INDENT if table.title else ""
+        lines = layout.grid(rows if any(rows[0]) else rows[1:], (terminal.room() or terminal.width()) - len(indent))
+        return "\n".join(indent + line for line in lines)
     if most := terminal.room():
         looks = [None, *map(_look, table.columns[-1].values)]
-        grid = "\n".join(layout.fitted(layout.cells_of(rows, looks), most))
-    else:  # tabulate pads what it knows to be headings: a convolution's twenty would not fit a screen.
-        grid = layout.tabulated(rows, "plain")
-    return "\n".join([_noted(Note(table.caption("  "))), grid, *map(_noted, table.notes)]) + "\n"
+        return "\n".join(layout.fitted(layout.cells_of(rows, looks), most))
+    return layout.tabulated(rows, "plain")  # which pads headings: a convolution's twenty would not fit a screen
 
 
 def _look(value: object) -> Look | None:
@@ -40,7 +49,13 @@ def _paragraph(notes: Sequence[Note]) -> str:
 
 
 def _noted(note: Note) -> str:
-    mark = "! " if note.kind == "marked" else ""
-    words = terminal.said(mark + plain.printable(note.words), [*map(plain.printable, note.command)])
-    look = _LOOKS[note.tone] if note.tone else "open" if note.kind == "marked" else None
-    return "\n".join(terminal.painted(line, look) for line in words.split("\n"))
+    if note.kind == "code":
+        return plain.lines(note.words)
+    if note.kind == "marked":
+        return _said(f"! {note.words}", "open", note.command)
+    return _said(note.words, _LOOKS[note.tone] if note.tone else None, note.command)
+
+
+def _said(words: str, look: Look | _Sure | None, command: Sequence[str] = ()) -> str:
+    said = terminal.said(plain.printable(words), [*map(plain.printable, command)])
+    return "\n".join(terminal.painted(line, look) for line in said.split("\n"))

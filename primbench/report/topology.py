@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.report import layout, terminal
+from primbench.report.document import Document, Note, Section, Table
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_frequency
 
@@ -19,16 +19,14 @@ USUALLY_ABSENT = ("memory_node",)
 MOST_GROUPS = 8
 
 
-def text(found: Topology) -> str:
-    """The topology as text for a terminal."""
-    parts = [
-        "\n".join(map(terminal.said, summary(found))),
-        _nodes(found),
-        _gpus(found.gpus or []),
-        _links(found.gpus or []),
+def document(found: Topology) -> Document:
+    tables = [_nodes(found), _gpus(found.gpus or []), _links(found.gpus or [])]
+    sections = [
+        Section("", [*map(Note, summary(found))]),
+        Section("", [each for each in tables if each.columns]),
+        Section("", [*map(Note, [*disagreements(found), *unknowns(found)])]),
     ]
-    parts.append("\n".join(map(terminal.said, [*disagreements(found), *unknowns(found)])))
-    return "\n\n".join(filter(None, parts)) + "\n"
+    return Document(title="topology", answer=None, sections=lambda: sections, value=found)
 
 
 def summary(found: Topology) -> list[str]:
@@ -146,14 +144,15 @@ def _words(field: str) -> str:
     return " ".join(names.get(word, word) for word in field.removesuffix("_bytes").split("_"))
 
 
-def _nodes(found: Topology) -> str:
+def _nodes(found: Topology) -> Table:
     nodes = found.nodes or []
     empty = empty_nodes(nodes)
     shown = [node for node in nodes if node.id not in empty]
     ids = [node.id for node in shown]
     headings = ["node", "CPUs", "memory", *(f"to {each}" for each in ids if len(ids) > 1), "GPUs", "allowed here"]
-    grid = _grid(headings, [[str(node.id), *_row(node, ids, found), use(node, found)] for node in shown])
-    return grid + (f"\nwithout CPUs and memory: {_numbered('node', empty)}" if empty else "")
+    rows = [[str(node.id), *_row(node, ids, found), use(node, found)] for node in shown]
+    notes = [Note(f"without CPUs and memory: {_numbered('node', empty)}")] if empty else []
+    return Table.listed("", rows, headings, notes)
 
 
 def _row(node: Node, ids: list[int], found: Topology) -> Iterator[str]:
@@ -172,9 +171,9 @@ def named(address: str, found: Topology) -> str:
     return next((gpu.device for gpu in found.gpus or [] if gpu.pci_address == address), address)
 
 
-def _gpus(gpus: Sequence[GpuPlace]) -> str:
+def _gpus(gpus: Sequence[GpuPlace]) -> Table:
     headings = ["GPU", "name", "PCI", "node by sysfs", "by NVML", "own memory", "link now", "at most"]
-    return _grid(headings, [list(_gpu(gpu)) for gpu in gpus])
+    return Table.listed("", [list(_gpu(gpu)) for gpu in gpus], headings)
 
 
 def _gpu(gpu: GpuPlace) -> Iterator[str]:
@@ -192,12 +191,12 @@ def pcie(generation: int | None, width: int | None) -> str:
     return f"gen {'-' if generation is None else generation} x{'-' if width is None else width}"
 
 
-def _links(gpus: Sequence[GpuPlace]) -> str:
-    """A matrix as `nvidia-smi topo -m` has it; nothing where fewer than two GPUs are seen."""
+def _links(gpus: Sequence[GpuPlace]) -> Table:
+    """A matrix as `nvidia-smi topo -m` has it; without rows where fewer than two GPUs are seen."""
     if len(gpus) < 2 or all(gpu.links is None for gpu in gpus):
-        return ""
+        gpus = []
     rows = [[gpu.device, *("X" if peer is gpu else spoken_link(gpu, peer) for peer in gpus)] for gpu in gpus]
-    return _grid(["links", *(gpu.device for gpu in gpus)], rows)
+    return Table.listed("", rows, ["links", *(gpu.device for gpu in gpus)])
 
 
 def link_between(gpu: GpuPlace, peer: GpuPlace) -> Link | None:
@@ -210,15 +209,6 @@ def spoken_link(gpu: GpuPlace, peer: GpuPlace) -> str:
     if link is None:
         return "X" if gpu.pci_address is not None and gpu.pci_address == peer.pci_address else "-"
     return f"{link.kind}{link.lanes or ''}" + (" no P2P" if link.peer_access is False else "")
-
-
-def _grid(headings: list[str], rows: list[list[str]]) -> str:
-    """Aligned columns, those that would be empty left out; "" without rows."""
-    kept = [place for place in range(len(headings)) if any(row[place] for row in rows)]
-    if not kept:
-        return ""
-    grid = [[row[place] for place in kept] for row in [headings, *rows]]
-    return "\n".join(layout.grid(grid, terminal.room()))
 
 
 def _numbered(word: str, numbers: Sequence[int]) -> str:

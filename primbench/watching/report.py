@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from primbench.causes._job_disks import FEW_BYTES_PER_S
-from primbench.report.plain import json_line, printable
-from primbench.report.terminal import paragraph, said
+from primbench.report.doctor import told
+from primbench.report.document import Document, Note, Section, Table, typed
+from primbench.report.plain import json_line
 from primbench.system.files import format_cpu_list, was_refused
 from primbench.units import format_bytes, format_frequency, format_percent, format_time
 from primbench.watching.calls import NO_DRIVER
@@ -22,8 +25,6 @@ if TYPE_CHECKING:
     from primbench.watching.kept import Kept
     from primbench.watching.watch import Cost
 
-LABEL = "  {:<9}"
-NUMBERS = "{:<10}"
 NOTABLE_IN_KERNEL = 0.05  # of CPU time
 
 
@@ -32,18 +33,16 @@ def line_of(kind: str, value: object) -> str:
     return json_line({"kind": kind, **msgspec.to_builtins(value)})
 
 
-def to_text(kept: Kept) -> str:
+def document(kept: Kept) -> Document:
     """What is printed at the end, or of a file."""
     job, whole, found, watched = kept
-    lines = [said(printable(f"Process {job.name}, watched for {_how_long(kept)}")), ""]
+    parts: list[list[Note | Table]] = [[Note(f"Process {job.name}, watched for {_how_long(kept)}")]]
     if whole is not None:
-        lines += [*_numbers(whole, job), ""]
-        for number, hindrance in enumerate(found, 1):
-            lines += [*_shown(number, hindrance), ""]
-        lines += [] if found else ["Nothing that can be seen from outside held it back.", ""]
-        lines += _refused(job, whole)
-    lines += [] if watched is None else [_cost(watched.cost)]
-    return "\n".join(lines) + "\n"
+        parts += [[Table.listed("", _numbers(whole, job))], [*starmap(_table, enumerate(found, 1))]]
+        parts += [] if found else [[Note("Nothing that can be seen from outside held it back.")]]
+        parts += [[*_refused(job, whole)]]
+    parts += [] if watched is None else [[Note(_cost(watched.cost))]]
+    return Document(title="watch", answer=None, sections=lambda: [Section("", each) for each in parts])
 
 
 def _how_long(kept: Kept) -> str:
@@ -53,24 +52,21 @@ def _how_long(kept: Kept) -> str:
     return f"{format_time(seconds)}, when watching was broken off"
 
 
-def _refused(job: Job, whole: Stretch) -> list[str]:
+def _refused(job: Job, whole: Stretch) -> Iterator[Note]:
     """What takes rights that are lacking here, and the command that would show it."""
     fields = [field for field, reason in whole.missing.items() if was_refused(reason)]
     way_out = f"`sudo primbench watch {job.pid}` shows what was refused"
-    words = f"could not be seen: {', '.join(fields)}; {way_out if os.geteuid() else 'it was refused to root'}"
-    return [*paragraph(words, then="  "), ""] if fields else []
+    if fields:
+        yield Note(f"could not be seen: {', '.join(fields)}; {way_out if os.geteuid() else 'it was refused to root'}")
 
 
-def _numbers(whole: Stretch, job: Job) -> Iterator[str]:
-    for label, words in (
-        ("CPUs", _cpus(whole, job)),
-        ("waiting", _waiting(whole)),
-        ("memory", _memory(whole)),
-        ("disks", _disks(whole)),
-        *_launches(whole),
-        *((f"GPU {index}", _gpu(gpu)) for index, gpu in enumerate(whole.gpus or [])),
-    ):
-        yield from paragraph(words, NUMBERS.format(label))
+def _numbers(whole: Stretch, job: Job) -> Iterator[tuple[str, str]]:
+    yield "CPUs", _cpus(whole, job)
+    yield "waiting", _waiting(whole)
+    yield "memory", _memory(whole)
+    yield "disks", _disks(whole)
+    yield from _launches(whole)
+    yield from ((f"GPU {index}", _gpu(gpu)) for index, gpu in enumerate(whole.gpus or []))
 
 
 def _cpus(whole: Stretch, job: Job) -> str:
@@ -163,13 +159,10 @@ def _rate(bytes_per_s: float | None) -> str:
     return "-" if bytes_per_s is None else f"{format_bytes(round(bytes_per_s))}/s"
 
 
-def _shown(number: int, hindrance: Hindrance) -> Iterator[str]:
-    yield said(printable(f"{number}. {hindrance.cause}: {hindrance.summary}"))
-    yield from paragraph("; ".join(hindrance.evidence), LABEL.format("seen in"))
-    yield from paragraph(", ".join(hindrance.distorts or ()), LABEL.format("distorts"))
-    yield from paragraph(hindrance.effect, LABEL.format("effect"))
-    if hindrance.study is not None:
-        yield LABEL.format("proof") + printable(hindrance.study)  # on one line, to be copied
+def _table(number: int, found: Hindrance) -> Table:
+    proof = [] if found.study is None else [Note("proof:", command=typed(shlex.split(found.study)))]
+    title = f"{number}. {found.cause}: {found.summary}"
+    return Table.listed(title, [*told(found), ("effect", found.effect)], notes=proof)
 
 
 def _cost(cost: Cost) -> str:

@@ -32,10 +32,9 @@ from primbench.doctor.table import examine
 from primbench.environment.difference import difference
 from primbench.errors import InvalidRequest, PrimbenchError
 from primbench.report import comparison as compared
+from primbench.report import doctor, export, table, text
 from primbench.report import environment as places
-from primbench.report import export, table, text
-from primbench.report.doctor import to_json, to_text
-from primbench.report.written import known
+from primbench.report.formats import known
 from primbench.results import file as results_file
 from primbench.results.file import Results
 from primbench.spec.arm import arm_of, format_arm, parse_arm
@@ -287,10 +286,11 @@ def test_places(seed: int, tmp_path: Path) -> None:
     def look() -> None:
         there = read(str(path))
         findings = [*examine(there), *against.compare(here(), there, "there")]
-        to_text(there, findings, fix=True)
-        to_json(there, findings)
-        places.comparison(difference(here().environment, there.environment), "here", "there")
-        places.listing(there.environment, {})
+        told = doctor.document(there, findings, fix=True)
+        known()["json"].write(told)
+        found = difference(here().environment, there.environment)
+        for each in (told, places.difference_document(found, "here", "there"), places.document(there.environment, {})):
+            text.write(each)
 
     refused_in_a_line(look)
 
@@ -307,7 +307,7 @@ def test_files_of_the_kernel(
     root = tree(name)
     corrupt(root, seed)
     seen = look(root)
-    to_text(seen, examine(seen), fix=True)
+    text.write(doctor.document(seen, examine(seen), fix=True))
 
 
 # What processes say to each other.

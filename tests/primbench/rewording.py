@@ -51,7 +51,6 @@ _OF_ARMS = {  # names that studies give them: files have them so
     *("overlay root", "no new privileges", "CPU quota", "CPUs of another node"),
 }
 QUOTED = frozenset(_OF_LINUX | _OF_NVML | _OF_FACTS | _OF_ARMS)
-OTHER_LANGUAGES = frozenset(["primbench.report.html_style"])
 _WORD = re.compile(r"%[-0-9.]*[a-z]|\{[^{}]*\}|\bE[A-Z]{2,}\b|[A-Za-z]+")
 
 
@@ -119,8 +118,6 @@ class Reworded(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         source = self.get_data(self.path)
-        if fullname in OTHER_LANGUAGES:
-            return self.source_to_code(source, self.path)
         tree = Rewording(self.names, f"{self.seed} {fullname}").visit(ast.parse(source))
         code: CodeType = compile(ast.fix_missing_locations(tree), self.path, "exec", dont_inherit=True)
         return code
@@ -180,12 +177,15 @@ def of_place(file: Path) -> tuple[int, str, str]:
     """What doctor says of a recorded place, or of the tree of a machine."""
     from primbench.doctor import table
     from primbench.doctor.place import look, read
-    from primbench.report.doctor import to_json, to_text
+    from primbench.report import text
+    from primbench.report.doctor import document
+    from primbench.report.plain import json_of
 
     place = untimed(look(file)) if file.is_dir() else read(str(file))
     found = table.examine(place)
     if not file.is_dir():
-        return 0, to_text(place, found, fix=True), to_json(place, found)
+        told = document(place, found, fix=True)
+        return 0, text.write(told), json_of(told.value)
     return 0, "", json.dumps([[each.cause, each.severity, each.distorts] for each in found])
 
 

@@ -102,7 +102,7 @@ from primbench.compare.pairs import compare
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Samples
 from primbench.report import comparison, export, table, text
-from primbench.report.written import known
+from primbench.report.formats import known
 from primbench.results.file import Results
 from primbench.results.record import Header, Record
 from primbench.spec.arm import Arm

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.report.plain import printable
+
 if TYPE_CHECKING:
     from primbench.report.document import Document
 
@@ -27,8 +29,6 @@ def write(document: Document) -> str:
 
 def _text(words: str) -> str:
     """On one line, a percent sign escaped."""
-    from primbench.report.plain import printable
-
     return printable(words).replace("%", "%25")
 
 

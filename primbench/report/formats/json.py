@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.report.plain import json_of
+
 if TYPE_CHECKING:
     from primbench.report.document import Document
 
@@ -12,6 +14,4 @@ WRITES = "one JSON document"
 
 
 def write(document: Document) -> str:
-    from primbench.report.plain import json_of
-
     return json_of(document.value)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from primbench.report.plain import printable  # XML has no way to write a control character
 
 if TYPE_CHECKING:
-    from xml.etree.ElementTree import Element
-
     from primbench.report.document import Check, Document
 
 RANK = 40
@@ -18,23 +19,17 @@ TAGS = {"failed": "failure", "open": "skipped"}
 
 def write(document: Document) -> str:
     """A suite a group. A case that was left out or could not be told is a skipped test."""
-    from xml.etree import ElementTree
-
     groups: dict[str, list[Check]] = {}
     for check in document.checks():
         groups.setdefault(check.group, []).append(check)
-    root = ElementTree.Element("testsuites", name="primbench")
+    root = Element("testsuites", name="primbench")
     root.extend(_suite(group, checks) for group, checks in groups.items())
-    ElementTree.indent(root)
-    written: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    indent(root)
+    written: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
     return f"{written.decode()}\n"
 
 
 def _suite(group: str, checks: list[Check]) -> Element:
-    from xml.etree.ElementTree import Element, SubElement
-
-    from primbench.report.plain import printable  # XML has no way to write a control character
-
     states = [check.state for check in checks]
     counts = {"tests": len(states), "failures": states.count("failed"), "errors": 0, "skipped": states.count("open")}
     suite = Element("testsuite", {"name": printable(group)} | {name: str(count) for name, count in counts.items()})

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from primbench.report.plain import printable
+from primbench.results.file import Results
+from primbench.units import megabytes, microseconds
+
 if TYPE_CHECKING:
     from primbench.report.document import Document
     from primbench.results.record import Record
@@ -22,8 +26,6 @@ def write(document: Document) -> str:
 
     The latency is the mean of all samples of a call, which is not the median that other formats have.
     """
-    from primbench.results.file import Results
-
     blocks: dict[str, list[str]] = {}
     for record in document.value.records if isinstance(document.value, Results) else []:
         if (line := _line(record)) is not None:
@@ -32,8 +34,6 @@ def write(document: Document) -> str:
 
 
 def _line(record: Record) -> str | None:
-    from primbench.units import megabytes, microseconds
-
     main = record.measurement.main if record.measurement else None
     size = record.case.parameters.get("bytes")
     if main is None or record.status != "ok" or not isinstance(size, int):
@@ -43,8 +43,6 @@ def _line(record: Record) -> str | None:
 
 
 def _title(record: Record) -> str:
-    from primbench.report.plain import printable
-
     case = record.case
     words = [f"{name}={value}" for name, value in case.parameters.items() if name != "bytes"]
     where = [f"in {case.arm}"] if case.arm else []

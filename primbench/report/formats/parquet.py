@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
 from primbench.errors import OutputError
+from primbench.results.summary import frame_of
 
 if TYPE_CHECKING:
     from primbench.report.document import Document
@@ -21,10 +23,6 @@ def write(document: Document) -> bytes:
     Two primitives may have parameters of one name and of different types. Raises OutputError for a whole number that no
     column has room for.
     """
-    import io
-
-    from primbench.results.summary import frame_of
-
     out, frame = io.BytesIO(), frame_of(document.rows())
     for name in frame.columns:
         if frame[name].dropna().map(type).nunique() > 1:

@@ -15,7 +15,8 @@ from primbench.cli.doctor import command
 from primbench.doctor import place
 from primbench.doctor.cause import Finding
 from primbench.errors import FileError, InvalidRequest
-from primbench.report.doctor import to_text
+from primbench.report import text
+from primbench.report.doctor import document
 
 from .examined import decoded
 
@@ -50,7 +51,7 @@ def test_worst_comes_first_and_one_reason_is_told_once() -> None:
         Finding(cause="w", severity="warning", summary="moves results"),
         Finding(cause="o", severity="ok", summary="fine"),
     ]
-    shown = to_text(place.look(), findings, fix=False)
+    shown = text.write(document(place.look(), findings, fix=False))
     assert shown.index("wrong") < shown.index("moves results") < shown.index("worth knowing")
     assert "could not be seen: u (a), v (b): no such file\n" in shown
     assert shown.endswith("1 problem, 1 warning, 1 note; 1 checks found nothing to say\n")
@@ -83,7 +84,7 @@ def test_against_says_so_where_nothing_differs(tmp_path: Path) -> None:
 def test_text_is_as_narrow_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     finding = Finding(cause="c", severity="note", summary="s", advice="word " * 40)
     monkeypatch.setenv("COLUMNS", "70")
-    assert 60 < max(map(len, to_text(place.look(), [finding], fix=True).splitlines()[1:])) <= 70
+    assert 60 < max(map(len, text.write(document(place.look(), [finding], fix=True)).splitlines()[1:])) <= 70
 
 
 def test_refuses_what_it_cannot_read_or_write_before_it_looks(tmp_path: Path) -> None:

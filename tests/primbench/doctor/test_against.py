@@ -16,7 +16,8 @@ from primbench.doctor.place import Place, look, read
 from primbench.doctor.table import causes
 from primbench.environment import fingerprint
 from primbench.errors import FileError
-from primbench.report.doctor import to_json
+from primbench.report.doctor import document
+from primbench.report.plain import json_of
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -224,7 +225,7 @@ def test_libraries_that_are_loaded_there_are_looked_at(place: MakePlace) -> None
 def test_reads_what_doctor_and_env_write(tmp_path: Path) -> None:
     here = look()
     for name, text in {
-        "doctor.json": to_json(here, []).encode(),
+        "doctor.json": json_of(document(here, []).value).encode(),
         "env.json": msgspec.json.encode(msgspec.to_builtins(here.environment) | {"sources": fingerprint.sources()}),
     }.items():
         (tmp_path / name).write_bytes(text)

@@ -14,7 +14,8 @@ from primbench.environment.libraries import Library
 from primbench.environment.limits import Limits
 from primbench.environment.reading import NOT_RECORDED
 from primbench.environment.software import Blas
-from primbench.report.environment import listing
+from primbench.report import text
+from primbench.report.environment import document
 from primbench.report.plain import json_of
 from primbench.system.gpu import Gpu
 from primbench.system.meaning import facts_of
@@ -51,7 +52,7 @@ def test_a_variable_may_have_any_name(here: Environment, name: str) -> None:
     found = difference(here, changed(here, "software", variables={**(here.software.variables or {}), name: "5"}))
     (change,) = found.stack.changes
     assert (("software", "variables", name), None, "5") == (tuple(change.field), change.a, change.b)
-    assert name in listing(changed(here, "software", variables={name: "5"}), {})
+    assert name in text.write(document(changed(here, "software", variables={name: "5"}), {}))
 
 
 LIMITS: dict[str, Any] = {"cpu_quota": 0.5, "memory_limit_bytes": None, "shm_bytes": 2**26, "open_files": 7}

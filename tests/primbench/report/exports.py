@@ -7,7 +7,7 @@ from typing import Any
 
 from primbench.report import text
 from primbench.report.document import Document
-from primbench.report.written import known
+from primbench.report.formats import known
 
 Export = Callable[[Any], str]
 

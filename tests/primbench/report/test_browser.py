@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from primbench.report import html
+from primbench.report.formats import report as html
 from primbench.report.measured import page
 from primbench.results.file import encode, read
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
 from primbench.report.document import Check, Document
-from primbench.report.written import known
+from primbench.report.formats import known
 from primbench.results.file import Results, encode
 from primbench.results.record import Line
 from primbench.spec.case import Case

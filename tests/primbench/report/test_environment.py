@@ -9,10 +9,14 @@ from primbench.environment import fingerprint
 from primbench.environment.difference import Change, Difference, LayerDifference
 from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import Library
-from primbench.report.environment import comparison, listing, shown
+from primbench.report.environment import difference_document, document, shown
 from primbench.system.cores import Cache
 from primbench.system.gpu import Gpu
 from primbench.system.meaning import FactId
+
+from .exports import text_of
+
+listing, comparison = text_of(document), text_of(difference_document)
 
 
 @pytest.mark.parametrize(

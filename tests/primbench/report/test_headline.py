@@ -14,8 +14,8 @@ from primbench.compare.ratio import Estimate, Verdict
 from primbench.registry import build
 from primbench.report import comparison as report
 from primbench.report.document import Note
+from primbench.report.formats import known
 from primbench.report.headline import headline, tone
-from primbench.report.written import known
 from primbench.spec.case import Case
 
 from .exports import text_of

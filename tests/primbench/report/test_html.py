@@ -17,12 +17,13 @@ from primbench.measurement import Measurement, Samples
 from primbench.measurement.over_time import OverTime, Series
 from primbench.numa.topology import Node
 from primbench.registry import build
-from primbench.report import explained, html
+from primbench.report import explained
 from primbench.report.document import Document, Note, Section, Table
-from primbench.report.html_style import STYLE
+from primbench.report.formats import known
+from primbench.report.formats import report as html
+from primbench.report.formats.report import STYLE
 from primbench.report.measured import page as measured_page
 from primbench.report.svg_plot import HOTTEST
-from primbench.report.written import known
 from primbench.results.file import Results, encode, read
 from primbench.results.record import Record
 from primbench.results.step_sums import Explained, Number, SumRow

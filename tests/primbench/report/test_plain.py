@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from primbench.report.plain import csv_of, json_of, lines, markdown, paragraph, printable
+from primbench.report.document import Document
+from primbench.report.formats import csv as csv_format
+from primbench.report.plain import json_of, lines, markdown, paragraph, printable
+
+
+def csv_of(rows: list[dict[str, object]]) -> str:
+    return csv_format.write(Document("", None, list, rows=lambda: rows))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,9 @@ from primbench.report import steps
 from primbench.results.record import Record
 from primbench.spec.case import Case
 
+from .exports import text_of
+
+text = text_of(steps.document)
 TIMES_S = [0.010, 0.012, 0.011, 0.013, 0.010, 0.050, 0.011, 0.012, 0.010, 0.011, 0.012, 0.010, 0.014]
 PARAMETERS: dict[str, int | float | str] = {
     "network": "mnist_cnn",
@@ -30,7 +33,7 @@ def record(times_s: list[float], *, calls: int = 1, **changes: str) -> Record:
 
 
 def test_numbers_are_those_of_its_formulas() -> None:
-    lines = steps.text([record(TIMES_S)]).splitlines()
+    lines = text([record(TIMES_S)]).splitlines()
     assert ["Model:       mnist_cnn", "Batch size:  64", "Device:      torch cuda:0"] == [*lines[:1], *lines[4:6]]
     first, tenth, line, total, _ = lines[-5:]
     assert f"1       images/sec: {64 / 0.01:.1f} +/- 0.0 (jitter = 0.0)" == first
@@ -42,7 +45,7 @@ def test_numbers_are_those_of_its_formulas() -> None:
 
 
 def test_a_hundred_steps_are_shown_and_no_more() -> None:
-    shown = [line.split()[0] for line in steps.text([record([0.01] * 250)]).splitlines() if "+/-" in line]
+    shown = [line.split()[0] for line in text([record([0.01] * 250)]).splitlines() if "+/-" in line]
     assert ["1", *(str(each) for each in range(10, 101, 10))] == shown
 
 
@@ -50,12 +53,12 @@ def test_a_hundred_steps_are_shown_and_no_more() -> None:
     "other", [record(TIMES_S, batch_size="64"), record(TIMES_S, calls=2), record([0.0, 0.01])], ids=str
 )
 def test_what_has_no_steps_one_by_one_is_left_out(other: Record) -> None:
-    assert steps.text([record(TIMES_S)]) == steps.text([other, record(TIMES_S), other])
+    assert text([record(TIMES_S)]) == text([other, record(TIMES_S), other])
     with pytest.raises(InvalidRequest, match="no step of a whole model is in it"):
-        steps.text([other])
+        text([other])
 
 
 def test_no_word_of_a_file_makes_a_line() -> None:
-    shown = steps.text([record(TIMES_S, network="x\n1  images/sec: 9e9\x1b[2J")])
+    shown = text([record(TIMES_S, network="x\n1  images/sec: 9e9\x1b[2J")])
     assert shown.replace("\n", "").isprintable()
     assert 2 == sum("images/sec: " in line and line[:1].isdigit() for line in shown.splitlines())

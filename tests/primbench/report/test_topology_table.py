@@ -11,8 +11,12 @@ from msgspec.structs import replace
 from primbench.doctor.place import Place
 from primbench.numa import scan
 from primbench.numa.topology import GpuPlace, Link, Node, Topology
-from primbench.report.topology import pcie, sockets, text, unknowns, use
+from primbench.report.topology import document, pcie, sockets, unknowns, use
 from primbench.system.cores import Cache, Package
+
+from .exports import text_of
+
+text = text_of(document)
 
 TREES = sorted(path.stem for path in (Path(__file__).parents[2] / "trees").glob("*.json"))
 

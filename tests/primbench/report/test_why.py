@@ -14,7 +14,7 @@ from primbench.experiments.why.inquiry import Inquiry
 from primbench.experiments.why.investigation import Investigation
 from primbench.experiments.why.mending import Mend
 from primbench.experiments.why.rounds import Observation
-from primbench.report import html
+from primbench.report.formats import report as html
 from primbench.report.why import document
 from primbench.runtimes.table import known
 from primbench.spec.arm import parse_arm

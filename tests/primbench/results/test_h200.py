@@ -17,9 +17,9 @@ from primbench.environment import fingerprint
 from primbench.environment.difference import difference
 from primbench.environment.fingerprint import Environment
 from primbench.numa.topology import Topology
+from primbench.report import doctor, text
 from primbench.report import environment as environment_report
 from primbench.report import topology as topology_report
-from primbench.report.doctor import to_text
 from primbench.report.topology_svg import picture
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "h200-x2"
@@ -51,7 +51,7 @@ def test_topology_tells_links_and_each_field_that_nvml_refused() -> None:
         }  # not yet asked
         assert unknown == {"node_by_sysfs", "memory_node"} == set(gpu.missing)
         assert "nvmlDeviceGetNumaNodeId: NVMLError_NotSupported (3)" in gpu.missing["memory_node"]
-    table = topology_report.text(found)
+    table = text.write(topology_report.document(found))
     assert "NV18" in table
     assert "node by sysfs of cuda:0: /sys/bus/pci/devices/0000:00:06.0/numa_node: -1" in table
     assert "cuda:1" in picture(found)
@@ -66,7 +66,7 @@ def test_fingerprint_knows_all_of_the_gpu() -> None:
     ]
     assert found.confinement.runtime is not None
     assert "host" == found.confinement.runtime.name
-    assert "NVIDIA H200" in environment_report.listing(found, fingerprint.sources())
+    assert "NVIDIA H200" in text.write(environment_report.document(found, fingerprint.sources()))
 
 
 def test_fingerprint_differs_from_this_machine_and_not_from_itself() -> None:
@@ -82,4 +82,4 @@ def test_doctor_finds_on_the_record_what_it_found_there() -> None:
     said = [finding for finding in table.examine(there) if finding.severity not in ("ok", "unknown")]
     now = [replace(finding, at_least=1.0, at_most=None, about=[], values=()) for finding in said]
     assert [finding for finding in found if finding.severity not in ("ok", "unknown")] == now
-    assert "2 x NVIDIA H200" in to_text(there, found, fix=True)
+    assert "2 x NVIDIA H200" in text.write(doctor.document(there, found, fix=True))
