@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from primbench.backends.torch import compiled
+from primbench.errors import UnsupportedCase
 from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
@@ -21,6 +23,19 @@ def torch_elementwise(backend: Any, problem: Elementwise, *inputs: Any) -> Step:
     if problem.op == "swiglu":
         return _swiglu(inputs, y)
     return (_backward if problem.direction == "backward" else _forward)(problem.op, y, inputs)
+
+
+@kernel("elementwise", "torch", name="compiled")
+def compiled_elementwise(backend: Any, problem: Elementwise, *inputs: Any) -> Step:
+    """What takes several operators, as torch.compile fuses them."""
+    import torch
+
+    if problem.op == "rope":
+        return compiled(_rope(problem, inputs))
+    if problem.op == "swiglu":
+        gate, up = inputs
+        return compiled(lambda: torch.nn.functional.silu(gate) * up)
+    raise UnsupportedCase(f"compiled: {problem.op} is one operator, of which there is nothing to fuse")
 
 
 def _forward(op: str, y: Any, inputs: tuple[Any, ...]) -> Step:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from primbench.backends.torch import compiled
 from primbench.errors import UnsupportedCase
 from primbench.kernels.norm._operands import EPSILON, MOMENTUM, named_inputs
 from primbench.problem import Outputs, Step, described, kernel
@@ -42,6 +43,14 @@ def torch_norm(backend: Any, problem: Norm, *inputs: Any) -> Step:
     for array in asked:
         array.requires_grad_(requires_grad=False)
     return described(forward, algorithm=algorithm)
+
+
+@kernel("norm", "torch", name="compiled")
+def compiled_norm(backend: Any, problem: Norm, *inputs: Any) -> Step:
+    """The operators of the forward pass as torch.compile fuses them."""
+    if problem.direction != "forward":
+        raise UnsupportedCase("compiled: of the forward pass alone")
+    return compiled(torch_norm(backend, problem, *inputs))
 
 
 def as_nchw(problem: Norm, array: Any) -> Any:

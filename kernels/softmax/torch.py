@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from primbench.backends.torch import compiled
+from primbench.errors import UnsupportedCase
 from primbench.kernels.softmax.problem import named_inputs
 from primbench.problem import Step, described, kernel
 
@@ -29,3 +31,11 @@ def torch_softmax(backend: Any, problem: Softmax, *inputs: Any) -> Step:
     x.requires_grad_()
     kept = forward()
     return described(lambda: torch.autograd.grad(kept, x, dy, retain_graph=True)[0], algorithm=algorithm)
+
+
+@kernel("softmax", "torch", name="compiled")
+def compiled_softmax(backend: Any, problem: Softmax, *inputs: Any) -> Step:
+    """The operators of the forward pass as torch.compile fuses them."""
+    if problem.direction != "forward":
+        raise UnsupportedCase("compiled: of the forward pass alone")
+    return compiled(torch_softmax(backend, problem, *inputs))

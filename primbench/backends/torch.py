@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 from primbench.backends import gpu_number
 from primbench.backends._taken import taken
 from primbench.dtypes import numpy_dtype
-from primbench.errors import BackendUnavailable
+from primbench.errors import BackendUnavailable, UnsupportedCase
+from primbench.problem import described
+from primbench.system.said import in_short
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from primbench.measurement.implementation import Implementation
-    from primbench.problem import Array
+    from primbench.problem import Array, Step
 
 RANK = 10
 MODULES = ("torch",)
@@ -29,6 +31,19 @@ _TORCH_NAMES = {"float8_e4m3": "float8_e4m3fn"}
 def threads(framework: Any) -> int | None:
     ask = getattr(framework, "get_num_threads", None)
     return ask() if ask else None
+
+
+def compiled(call: Callable[[], Any]) -> Step:
+    """The call as torch.compile makes it, once made. Raises UnsupportedCase where it cannot."""
+    import torch
+
+    made = torch.compile(call, fullgraph=True, dynamic=False)
+    try:
+        made()
+    except Exception as error:  # of its own, of Triton, of a compiler of C++
+        said = " ".join(str(error).split("\n\n")[0].split())  # what it is that raised, and what that said
+        raise UnsupportedCase(f"torch.compile: {type(error).__name__}: {in_short(said)}") from error
+    return described(made, algorithm="torch.compile")
 
 
 class TorchCpu:

@@ -67,4 +67,4 @@ def key_of(case: Case, metric: Metric) -> Key:
     except InvalidRequest:
         fields = case.parameters
     kind = case.device.partition(":")[0]
-    return case.primitive, frozenset(fields.items()), case.backend, kind, case.method.cache, metric.name
+    return case.primitive, frozenset(fields.items()), case.implementation, kind, case.method.cache, metric.name

@@ -220,7 +220,7 @@ def _refuse_unknown_backends() -> None:
     from primbench.backends import files
     from primbench.problem import KERNELS
 
-    for primitive, backend in KERNELS:
+    for primitive, backend, _ in KERNELS:
         if backend not in files():
             known = f"{near(backend, files())}backends are {', '.join(files())}"
             raise FileError(f"--kernels: a kernel of {primitive} for {backend!r}: {known}")

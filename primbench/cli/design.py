@@ -126,6 +126,7 @@ def study_of(
         method=design.method,
         placement=design.placement,
         processes=1,
+        kernels=design.how.kernels,
         elsewhere=not any(arm.on_host_root for arm in arms),
         afar=arms[0] if arms[0].is_far else None,
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from primbench import backends as backend_files
 from primbench.cli.option_types import Choice
-from primbench.registry import backends_of, networks, summaries
+from primbench.registry import backends_of, kernels_of, networks, summaries
 
 if TYPE_CHECKING:
     from primbench.suites import Contents
@@ -19,7 +20,16 @@ RANK = 90
 
 
 def _primitives() -> list[tuple[str, str]]:
-    return [(name, f"{summary} On {', '.join(backends_of(name))}.") for name, summary in summaries().items()]
+    return [
+        (name, f"{summary} On {', '.join(map(partial(_served, name), backends_of(name)))}.")
+        for name, summary in summaries().items()
+    ]
+
+
+def _served(primitive: str, backend: str) -> str:
+    """A backend, with the names of the kernels that it has beside its usual one."""
+    beside = [*filter(None, kernels_of(primitive, backend))]
+    return f"{backend} (also {', '.join(beside)})" if beside else backend
 
 
 def _models() -> list[tuple[str, str]]:

@@ -105,6 +105,7 @@ def measured(
         method=method_here(how),
         placement=placement_of(where),
         processes=how.processes,
+        kernels=how.kernels,
     )
     cases = as_in_step(planned, how)
     if how.roof:

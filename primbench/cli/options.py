@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -112,6 +111,10 @@ class How:
         "--backend", group="Measure", multiple=True, metavar="NAME|all", marks=("begun", "case"),
         shell_complete=complete(lambda: [*backends.names(), ALL]),
         help=f"{', '.join(backends.files())}; repeatable. Default: the best one on the device.")  # fmt: skip
+    kernels: tuple[str, ...] = option(
+        "--kernel", group="Measure", is_rare=True, multiple=True, metavar="NAME|all", marks=("begun", "case"),
+        help="Of those that a backend has beside its usual one, as `primbench list` shows them; repeatable.",
+    )  # fmt: skip
     cache: Literal["hot", "cold"] | None = option(
         "--cache", group="Measure", type=click.Choice(["hot", "cold"]), marks=("begun", "case"),
         help="cold rotates among inputs that exceed twice the last-level cache. Default: hot, but cold for parts of a "
@@ -258,21 +261,6 @@ def arm_in_words(text: str) -> Arm:
     from primbench.spec.arm import parse_arm
 
     return parse_arm(text, known())
-
-
-def versus_in_words(text: str) -> Arm:
-    """Read an arm, or KEY=VALUE of what is otherwise here: of a place's settings, else of the case."""
-    from msgspec.structs import replace
-
-    from primbench.spec.settings import FIELDS, PLACEMENT, each_of, split_words
-    from primbench.spec.settings.machines import CASE
-
-    if not re.match(r"[\w.-]+=", text):
-        return arm_in_words(text)
-    words = split_words("host", text)
-    are_of_place = [(key := word.partition("=")[0]) in FIELDS | PLACEMENT or each_of(key) is not None for word in words]
-    settings = [word if is_one else f"{CASE.key}.{word}" for word, is_one in zip(words, are_of_place, strict=True)]
-    return replace(arm_in_words(f"host:{','.join(settings)}"), name=text)
 
 
 def fail_above(group: str) -> Any:

@@ -66,7 +66,7 @@ def seen_in(place: str, records: Iterable[Record], workers: Mapping[int, Worker]
 
 def _otherwise(case: Case) -> bytes:
     """What else its arm has it compute; none where it is the study's own case."""
-    return msgspec.json.encode((case.backend, case.parameters), order="sorted") if case.instead else b""
+    return msgspec.json.encode((case.implementation, case.parameters), order="sorted") if case.instead else b""
 
 
 def deviations(seen: Sequence[SeenOutput]) -> list[Deviation]:

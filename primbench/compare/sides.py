@@ -186,7 +186,9 @@ def identity(case: Case) -> bytes:
     What an arm has otherwise by itself is what is compared.
     """
     case = case.as_asked()
-    of_problem = (case.primitive, case.parameters, case.backend, case.device, case.method, case.labels)
+    of_problem = (
+        case.primitive, case.parameters, case.implementation, case.device, case.method, case.labels
+    )  # fmt: skip
     encoded = msgspec.json.encode(of_problem, order="deterministic")
     return hashlib.blake2b(encoded, digest_size=16).digest()  # of 100,000 cases the fields take 70 MB
 

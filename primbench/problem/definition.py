@@ -232,7 +232,8 @@ def checked_problem(found: object) -> Problem:
 
 
 PROBLEMS: dict[str, type[Problem]] = {}  # by name; primbench.registry looks them up
-KERNELS: dict[tuple[str, str], Setup] = {}
+KERNELS: dict[tuple[str, str, str], Setup] = {}
+"""By primitive, backend, and the kernel's name among those that the backend has; "" is its usual one."""
 
 
 def fields_of(problem: Problem | type[Problem]) -> tuple[dataclasses.Field[Any], ...]:
@@ -245,15 +246,20 @@ def _fields(kind: type[Problem]) -> tuple[dataclasses.Field[Any], ...]:
     return dataclasses.fields(kind)
 
 
-def kernel(primitive: str, *backends: str) -> Callable[[Setup], Setup]:
-    """Register ``setup(backend, problem, *inputs) -> step`` for a primitive on one or more backends."""
+def kernel(primitive: str, *backends: str, name: str = "") -> Callable[[Setup], Setup]:
+    """Register ``setup(backend, problem, *inputs) -> step`` for a primitive on one or more backends.
+
+    name: of one beside the usual one, which is measured where it is asked for by ``--kernel``.
+    """
 
     def register(setup: Setup) -> Setup:
         for backend in backends:
-            there = KERNELS.get((primitive, backend))
+            key = (primitive, backend, name)
+            there = KERNELS.get(key)
             if there is not None and there.__module__ != setup.__module__:
-                raise TypeError(f"{primitive} on {backend} is registered in {there.__module__} and {setup.__module__}")
-            KERNELS[primitive, backend] = setup
+                what = " ".join(filter(None, (primitive, "on", backend, name)))
+                raise TypeError(f"{what} is registered in {there.__module__} and {setup.__module__}")
+            KERNELS[key] = setup
         return setup
 
     return register

@@ -76,11 +76,11 @@ def _import(source: str, load: Callable[[], object]) -> bool:
     problems, kernels, networks = set(PROBLEMS), set(KERNELS), set(NETWORKS)
     try:
         load()
-        new = (PROBLEMS.keys() - problems) | {primitive for primitive, _ in KERNELS.keys() - kernels}
+        new = (PROBLEMS.keys() - problems) | {primitive for primitive, *_ in KERNELS.keys() - kernels}
         for primitive in new & sources.folders().keys():
             _load_folder(primitive)  # so that a definition that exists twice is found now
         shipped.refuse_again(NETWORKS.keys() - networks)
-        for primitive, _ in KERNELS.keys() - kernels:
+        for primitive, *_ in KERNELS.keys() - kernels:
             _refuse_unknown(primitive)
     except (Exception, SystemExit) as error:
         _take_back(PROBLEMS, problems)
@@ -167,22 +167,38 @@ def problem_class(primitive: str) -> type[Problem]:
 
 def backends_of(primitive: str) -> list[str]:
     """Names of the backends that have a kernel for a primitive. Imports nothing from the folders in kernels/."""
+    return sorted({backend for backend, _ in _kernels_of(primitive)})
+
+
+def kernels_of(primitive: str, backend: str) -> list[str]:
+    """Names of the kernels that a backend has for a primitive, "" first. Imports nothing from the folders."""
+    return sorted(name for there, name in _kernels_of(primitive) if there == backend)
+
+
+def _kernels_of(primitive: str) -> set[tuple[str, str]]:
+    """Backends, each with the name of a kernel."""
     _load_others()
     module = sys.modules.get("primbench.problem")
-    others = {backend for name, backend in module.KERNELS if name == primitive} if module else set()
-    return sorted(others | sources.backends_in(primitive) if primitive in sources.folders() else others)
+    found = {(backend, name) for of, backend, name in module.KERNELS if of == primitive} if module else set()
+    return found | sources.kernels_in(primitive) if primitive in sources.folders() else found
 
 
-def setup_of(primitive: str, backend: str) -> Setup:
-    """The setup function of a pair. Raises UnsupportedCase naming the backends there are."""
+def setup_of(primitive: str, backend: str, name: str = "") -> Setup:
+    """The setup function of a kernel. Raises UnsupportedCase naming the backends, or the kernels, there are."""
     from primbench.problem import KERNELS
 
     _load_kernels(primitive)
-    if (primitive, backend) not in KERNELS:
-        raise UnsupportedCase(
-            f"{primitive} has no kernel for backend {backend!r}: it has {', '.join(backends_of(primitive))}"
-        )
-    return KERNELS[primitive, backend]
+    if (primitive, backend, name) not in KERNELS:
+        raise UnsupportedCase(why_no_kernel(primitive, backend, name))
+    return KERNELS[primitive, backend, name]
+
+
+def why_no_kernel(primitive: str, backend: str, name: str) -> str:
+    """What there is in place of a kernel."""
+    if not name or not (known := kernels_of(primitive, backend)):
+        return f"{primitive} has no kernel for backend {backend!r}: it has {', '.join(backends_of(primitive))}"
+    having = ", ".join(filter(None, known)) or "none but the usual one"
+    return f"{primitive} has no kernel {name!r} for backend {backend!r}: {near(name, known)}it has {having}"
 
 
 def _load_kernels(primitive: str) -> None:

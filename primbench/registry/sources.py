@@ -65,12 +65,16 @@ def modules_in(primitive: str) -> list[str]:
 
 
 @functools.cache
-def backends_in(primitive: str) -> frozenset[str]:
-    """Those that the folder of a primitive has kernels for: to import all of them takes longer than click itself."""
-    found: set[str] = set()
+def kernels_in(primitive: str) -> frozenset[tuple[str, str]]:
+    """The backends that the folder of a primitive has kernels for, each with a kernel's name.
+
+    To import all of them takes longer than click itself.
+    """
+    found: set[tuple[str, str]] = set()
     for path in _files_in(primitive):
         with open(path, encoding="utf-8") as file:
-            found.update(*(_WORD.findall(backends) for backends in _KERNEL.findall(file.read())))
+            for backends, _, name in (words.partition("name=") for words in _KERNEL.findall(file.read())):
+                found.update((backend, "".join(_WORD.findall(name))) for backend in _WORD.findall(backends))
     return frozenset(found)
 
 

@@ -60,7 +60,7 @@ def _often(arm: ArmComparison) -> dict[str, int]:
 
 def _place(arm: ArmComparison) -> list[str]:
     """The backend and device of all cases, where those do not stand in their names."""
-    places = {f"{case.case.backend} {case.case.device}" for case in arm.cases}
+    places = {f"{case.case.implementation} {case.case.device}" for case in arm.cases}
     return [*places] if len(places) == 1 else []
 
 

@@ -35,6 +35,7 @@ PLACEMENT: dict[str, Callable[[Record], object]] = {
 }
 PLACES: dict[str, Callable[[Record], object]] = {
     "backend": lambda record: record.case.backend,
+    "kernel": lambda record: record.case.kernel or None,
     "device": lambda record: record.case.device,
     "cache": lambda record: record.cache,
     **PLACEMENT,

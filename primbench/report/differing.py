@@ -41,7 +41,7 @@ def _otherwise(arm: ArmComparison) -> str:
     """What its cases have that those they are compared with have otherwise."""
     (first, *_) = (each.case for each in arm.cases)
     found = arm.arm.case if arm.arm else {}
-    return ", ".join(f"{name}={value} in place of {first.value_of(name)}" for name, value in found.items())
+    return ", ".join(f"{name}={value} in place of {first.word_of(name)}" for name, value in found.items())
 
 
 def _layers(arm: ArmComparison) -> list[Layer]:

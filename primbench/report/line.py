@@ -42,7 +42,7 @@ def sweeps(records: Sequence[Record]) -> list[Sweep]:
     if [field.metadata["unit"] for field in sizes] != ["B"]:
         return []
     size = sizes[0].name
-    places = {(record.case.backend, record.case.device) for record in records}
+    places = {(record.case.implementation, record.case.device) for record in records}
     return [
         _sweep(group, size, _named(group[0], size, place=len(places) > 1))
         for group in _groups(records, size)
@@ -72,7 +72,7 @@ def _groups(records: Sequence[Record], size: str) -> list[list[Record]]:
 def _but_for_size(record: Record, size: str) -> Hashable:
     case = record.case
     others = tuple((name, value) for name, value in case.parameters.items() if name != size)
-    return others, case.backend, case.device, case.placement, record.cache
+    return others, case.implementation, case.device, case.placement, record.cache
 
 
 def _named(record: Record, size: str, *, place: bool) -> str:
@@ -81,7 +81,7 @@ def _named(record: Record, size: str, *, place: bool) -> str:
     defaults = {field.name: field.default for field in case.fields()}
     unusual = {name: value for name, value in case.parameters.items() if name != size and value != defaults.get(name)}
     words = [value if isinstance(value, str) else f"{name} {value}" for name, value in unusual.items()]
-    return " ".join([*words, *([case.backend, case.device] if place else [])]) or case.primitive
+    return " ".join([*words, *([case.implementation, case.device] if place else [])]) or case.primitive
 
 
 def _said(sweep: Sweep) -> str:

@@ -62,7 +62,7 @@ def _measured(records: Sequence[Record]) -> int:
 
 
 def _places(records: Sequence[Record]) -> str:
-    return ", ".join(dict.fromkeys(f"{record.case.backend} {record.case.device}" for record in records))
+    return ", ".join(dict.fromkeys(f"{record.case.implementation} {record.case.device}" for record in records))
 
 
 def _noisy(records: Sequence[Record]) -> int | None:

@@ -63,7 +63,7 @@ def _text(record: Record, batch: int, times_s: Sequence[float]) -> str:
 def _header(record: Record) -> Iterator[str]:
     case = record.case
     told = {heading: str(case.parameters[name]) for heading, name in HEADINGS.items()}
-    told |= {"Device": f"{case.backend} {case.device}", "Arm": case.arm}
+    told |= {"Device": f"{case.implementation} {case.device}", "Arm": case.arm}
     yield from (f"{heading + ':':<12} {plain.printable(words)}" for heading, words in told.items() if words)
 
 

@@ -11,15 +11,17 @@ from msgspec.structs import replace
 from primbench.errors import InvalidRequest, near
 from primbench.problem import Problem, Value, fields_of, in_field
 from primbench.quantities import Whole
-from primbench.registry import backends_of, build, problem_class, required
+from primbench.registry import build, kernels_of, problem_class, required, why_no_kernel
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BACKEND = "backend"
-"""Beside a problem's fields what an arm may change of a case."""
+OWN = ("backend", "kernel")
+"""Beside a problem's fields what an arm may change of a case: fields of the case itself."""
+USUAL = "usual"
+"""The kernel of a backend that has no name."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -38,8 +40,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Which of the repeated fresh processes this is, from 0."""
     arm: str = ""
     """Where the worker runs, by the name of one of a study's arms; "" outside of studies."""
+    kernel: str = ""
+    """Which of the kernels that the backend has for the primitive; "" is the usual one."""
     instead: dict[str, Value] = {}
-    """What its arm has otherwise than the study's case, as that has it: a field of the problem, or "backend"."""
+    """What its arm has otherwise than the study's case, as that has it: a field of the problem, or one of OWN."""
 
     @property
     def ranks(self) -> int:
@@ -77,28 +81,31 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             return tuple(map(_unknown_field, self.parameters))
 
     def changed(self, changes: Mapping[str, str]) -> Case:
-        """The same with other values: of fields of the problem, or "backend".
+        """The same with other values: of fields of the problem, or of OWN.
 
         Raises InvalidRequest for what it has not, and for values that make no problem.
         """
+        own = {name: str(changes.get(name, self.value_of(name))) for name in OWN}
+        own["kernel"] = own["kernel"].removeprefix(USUAL)
+        if own["kernel"] not in kernels_of(self.primitive, own["backend"]):
+            raise InvalidRequest(why_no_kernel(self.primitive, own["backend"], own["kernel"]))
+        asked = self._read({name: word for name, word in changes.items() if name not in OWN})
+        parameters = self._filled_in(self._said() | asked) if asked else self.parameters
+        found = replace(self, parameters=parameters, **own)
+        was = {name: self.value_of(name) for name in (*parameters, *OWN) if found.value_of(name) != self.value_of(name)}
+        return replace(found, instead=was)
+
+    def _read(self, words: Mapping[str, str]) -> dict[str, Value]:
+        """Values of the problem's fields. Raises InvalidRequest."""
         fields = {field.name: field for field in fields_of(problem_class(self.primitive))}
-        backend, asked = self.backend, dict[str, Value]()
-        for name, word in changes.items():
-            if name == BACKEND:
-                backend = self._served_by(word)
-            elif name in fields:
-                asked[name] = in_field(self.primitive, fields[name], word)
-            else:
-                known = [BACKEND, *fields]
+        for name, word in words.items():
+            if name not in fields:
+                known = [*OWN, *fields]
                 raise InvalidRequest(
                     f"case.{name}={word}: {self.primitive} has no such field: {near(name, known)}"
                     f"there are {', '.join(known)}"
                 )
-        parameters = self._filled_in(self._said() | asked) if asked else self.parameters
-        instead = {name: value for name, value in self.parameters.items() if value != parameters[name]}
-        if backend != self.backend:
-            instead[BACKEND] = self.backend
-        return replace(self, backend=backend, parameters=parameters, instead=instead)
+        return {name: in_field(self.primitive, fields[name], word) for name, word in words.items()}
 
     def _filled_in(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
         return build(self.primitive, parameters).on(self.device).parameters()
@@ -122,21 +129,25 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def value_of(self, name: str) -> Value:
         """What an arm may change, as it is here."""
-        return self.backend if name == BACKEND else self.parameters[name]
+        found: Value = getattr(self, name) if name in OWN else self.parameters[name]
+        return found
 
-    def _served_by(self, backend: str) -> str:
-        if backend not in (known := backends_of(self.primitive)):
-            raise InvalidRequest(f"case.{BACKEND}={backend}: {self.primitive} has kernels for {', '.join(known)}")
-        return backend
+    def word_of(self, name: str) -> str:
+        """The same in a word, as changed() takes it."""
+        return str(self.value_of(name)) or USUAL
+
+    @property
+    def implementation(self) -> str:
+        """The backend, with the name of its kernel where that is not the usual one, as torch:compiled."""
+        return ":".join(filter(None, (self.backend, self.kernel)))
 
     def as_asked(self) -> Case:
         """The study's case that it stands for in its arm."""
         if not self.instead:
             return self
-        was = {name: value for name, value in self.instead.items() if name != BACKEND}
-        return replace(
-            self, backend=str(self.instead.get(BACKEND, self.backend)), parameters=self.parameters | was, instead={}
-        )
+        own = {name: str(self.instead.get(name, self.value_of(name))) for name in OWN}
+        was = {name: value for name, value in self.instead.items() if name not in OWN}
+        return replace(self, parameters=self.parameters | was, instead={}, **own)
 
     def key(self) -> bytes:
         """Bytes that are equal for two cases exactly when all their fields are."""

@@ -27,12 +27,12 @@ def name_of(case: Case, *, with_place: bool = True) -> str:
             words.append(f"{field.name}={value}")
         elif field.name == "dtype" or _is_said(value, field.default, is_first=not words[1:]):
             words.append(_cut(value) if isinstance(value, str) else f"{field.name}={value}")
-    return " ".join([*words, *(["on", case.backend, case.device] if with_place else [])])
+    return " ".join([*words, *(["on", case.implementation, case.device] if with_place else [])])
 
 
 def names_of(cases: Sequence[Case]) -> list[str]:
     """name_of() each, with its place where they are of several backends or devices."""
-    with_place = len({(case.backend, case.device) for case in cases}) > 1
+    with_place = len({(case.implementation, case.device) for case in cases}) > 1
     return [name_of(case, with_place=with_place) for case in cases]
 
 
@@ -48,7 +48,8 @@ def _cut(text: str) -> str:
 
 def options_of(case: Case) -> list[str]:
     """The options by which `study` and `why` run the case again."""
-    return ["--primitive", in_words(case), "--backend", case.backend, "--device", case.device]
+    kernel = ["--kernel", case.kernel] if case.kernel else []
+    return ["--primitive", in_words(case), "--backend", case.backend, *kernel, "--device", case.device]
 
 
 def in_words(case: Case) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from primbench.registry import setup_of
 from primbench.timing.checking import OutputCheck
 from primbench.timing.feasibility import check_affordable, check_memory
-from primbench.timing.inputs import set_up
+from primbench.timing.inputs import elsewhere, set_up
 from primbench.timing.references import NOTHING_KNOWN, KnownOfCase
 from primbench.timing.sampling import Clock, Pace
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from primbench.backends import Backend
     from primbench.measurement.outputs import Output
     from primbench.numa.pages import HostExtent
-    from primbench.problem import Array, Exact, Problem, Reference, Step
+    from primbench.problem import Array, Exact, Problem, Reference, Setup, Step
     from primbench.spec.method import Method
     from primbench.timing.phases import Phases
 
@@ -32,14 +32,17 @@ class Alone:
         method: Method,
         inputs: tuple[Array, ...] = (),
         known: KnownOfCase = NOTHING_KNOWN,
+        *,
+        kernel: str = "",
     ) -> None:
-        """inputs: () where they are still to be made. known: of the check."""
+        """inputs: () where they are still to be made. known: of the check. kernel: by its name."""
         import numpy as np
 
         self._backend, self._problem, self._method = backend, problem, method
         self._rng = np.random.default_rng(method.seed + 1)
         self._inputs = inputs
         self._known = known
+        self._kernel = kernel
         self._check: OutputCheck | None = None
         self.missing = {"trace": "--trace was not given"}
 
@@ -51,11 +54,14 @@ class Alone:
 
         Nothing is allocated yet, and nothing asked of the problem for which another backend may be needed.
         """
-        setup_of(self._problem.primitive, self._backend.name)
+        setup = self._setup()
         check_memory(self._backend, self._problem)
         if self._backend.device == "cpu":
-            check_affordable(self._backend, self._problem, self._method, phases.clock)
+            check_affordable(self._backend, self._problem, self._method, phases.clock, setup)
             phases.end("estimate")
+
+    def _setup(self) -> Setup:
+        return setup_of(self._problem.primitive, self._backend.name, self._kernel)
 
     def inputs(self) -> tuple[Array, ...]:
         import numpy as np
@@ -64,7 +70,11 @@ class Alone:
         return self._inputs
 
     def set_up(self, inputs: Sequence[Array]) -> tuple[list[Step], list[HostExtent]]:
-        return set_up(self._backend, self._problem, inputs, self._method)
+        return set_up(self._backend, self._problem, inputs, self._method, self._setup())
+
+    def elsewhere(self, inputs: Sequence[Array]) -> list[Step]:
+        """More steps, on memory of their own, where that makes a difference."""
+        return elsewhere(self._backend, self._problem, inputs, self._setup())
 
     def check(self, step: Step, output: Any = None) -> Callable[[], float | None]:
         """Make a call, and return what compares its output, which may go on beside further calls.
@@ -80,8 +90,8 @@ class Alone:
             return lambda: None
         checked = self._problem.check_inputs(self._rng, self._inputs)
         if checked is not self._inputs:  # then checked by a step set up for these inputs
-            kernel = setup_of(self._problem.primitive, self._backend.name)
-            step, output = kernel(self._backend, self._problem, *map(self._backend.put, checked)), None
+            arrays = map(self._backend.put, checked)
+            step, output = self._setup()(self._backend, self._problem, *arrays), None
         problem, rng, seed = self._problem, self._rng, self._method.seed
 
         def reference() -> Reference | Exact:  # without this object, which would be in a circle with what it checks

@@ -20,7 +20,7 @@ from primbench.timing.alone import Alone
 from primbench.timing.calls import CallLoop
 from primbench.timing.collective import Together
 from primbench.timing.cpu import CpuTimer
-from primbench.timing.inputs import FirstCalls, elsewhere, first_calls
+from primbench.timing.inputs import FirstCalls, first_calls
 from primbench.timing.phases import Phases
 from primbench.timing.references import NOTHING_KNOWN, KnownOfCase
 from primbench.timing.rules import rules_of
@@ -110,8 +110,11 @@ def measure_on(
     inputs: tuple[Array, ...] = (),
     known: KnownOfCase = NOTHING_KNOWN,
     look: Callable[[], object] = lambda: None,
+    kernel: str = "",
 ) -> Measurement:
     """Time one problem on an open backend. Raises as measure() does.
+
+    kernel: by its name among those that the backend has; "" is the usual one.
 
     group: of the ranks of a collective, each of which calls this. Times are those of the slowest rank, pages those of
     this one.
@@ -126,7 +129,9 @@ def measure_on(
     problem = problem.on(backend.device)
     case: Alone | Together
     case = (
-        Together(backend, problem, method, group) if group.size > 1 else Alone(backend, problem, method, inputs, known)
+        Together(backend, problem, method, group, kernel)
+        if group.size > 1
+        else Alone(backend, problem, method, inputs, known, kernel=kernel)
     )
     pace = turns or case.pace(clock)
     with watched(backend, _why_unwatched(method, group, pace), case.missing) as until_now:
@@ -165,7 +170,7 @@ def _measured(
     phases.end("setup")
     first = FirstCalls([], None) if calls.are_processes else first_calls(backend, steps)
     phases.end("first calls")
-    copies = elsewhere(backend, problem, inputs) if pace.has_others and len(steps) == 1 else []
+    copies = case.elsewhere(inputs) if pace.has_others and len(steps) == 1 else []
     phases.end("setup")
     compare = case.check(steps[0], first.output)
     first = first._replace(output=None)  # whose memory may be wanted

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from primbench.errors import VerificationError
 from primbench.registry import setup_of
 from primbench.timing.feasibility import check_memory
-from primbench.timing.inputs import input_sets
+from primbench.timing.inputs import elsewhere, input_sets
 from primbench.timing.pages import extents_of
 from primbench.timing.sampling import CLOCK, Clock, Pace
 from primbench.timing.turns import InTurn
@@ -108,8 +108,9 @@ class Together:
     What one rank cannot do, UnsupportedCase and VerificationError, is raised on all ranks at once.
     """
 
-    def __init__(self, backend: Backend, problem: Problem, method: Method, group: Group) -> None:
+    def __init__(self, backend: Backend, problem: Problem, method: Method, group: Group, kernel: str = "") -> None:
         self._backend, self._problem, self._method, self._group = backend, problem, method, group
+        self._kernel = kernel
         self._collective = cast("Collective", problem)
         self._sets = 1
         self.missing = {"trace": "several processes are not traced", "output": "several processes share it"}
@@ -121,7 +122,7 @@ class Together:
         """
         backend, problem, group = self._backend, self._problem, self._group
         with group.refusing_together():
-            setup_of(problem.primitive, backend.name)
+            setup_of(problem.primitive, backend.name, self._kernel)
             self._sets = int(group.agree(input_sets(backend, problem, self._method), max))
             # The ranks of a host take their memory at the same time; how many there are on this one is not known.
             check_memory(backend, problem, self._sets * (group.size if backend.device == "cpu" else 1))
@@ -139,6 +140,11 @@ class Together:
             steps = [self._step(arrays) for arrays in given]
             self._group.agree()
         return steps, [extent for arrays in given for extent in extents_of(self._backend, arrays)]
+
+    def elsewhere(self, inputs: Sequence[Array]) -> list[Step]:
+        """More steps, on memory of their own, where that makes a difference."""
+        kernel = setup_of(self._problem.primitive, self._backend.name, self._kernel)
+        return elsewhere(self._backend, self._problem, inputs, kernel)
 
     def check(self, step: Step, output: Any = None) -> Callable[[], float | None]:
         """What returns the error, at once: ranks agree on it, and they do nothing else meanwhile.
@@ -165,7 +171,7 @@ class Together:
         return [self._backend.put(each) for each in inputs]
 
     def _step(self, arrays: Sequence[Any]) -> Step:
-        kernel = setup_of(self._problem.primitive, self._backend.name)
+        kernel = setup_of(self._problem.primitive, self._backend.name, self._kernel)
         return kernel(self._backend, self._problem, *arrays, group=self._group)
 
     def _error(self, step: Step) -> float:

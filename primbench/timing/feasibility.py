@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.errors import UnsupportedCase
-from primbench.registry import setup_of
 from primbench.system import memory
 from primbench.timing import host_counters
 from primbench.timing.calls import CallLoop
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from primbench.backends import Backend
-    from primbench.problem import Problem
+    from primbench.problem import Problem, Setup
     from primbench.spec.method import Method
 
 CPU_MIN_CALLS = 8  # one checked, one warm, six samples
@@ -42,7 +41,7 @@ def check_memory(backend: Backend, problem: Problem, sets: int = 1) -> None:
     check(sets * problem.memory_bytes(), driver.free_memory_bytes, backend.device)
 
 
-def check_affordable(backend: Backend, problem: Problem, method: Method, clock: Clock) -> None:
+def check_affordable(backend: Backend, problem: Problem, method: Method, clock: Clock, setup: Setup) -> None:
     """Time small problems of the same kind and raise UnsupportedCase where this one would take minutes.
 
     Only a probe that lasts 0.2 s may refuse: beside another busy process, a call of 0.1 ms can wait 16 ms for a CPU. So
@@ -55,7 +54,7 @@ def check_affordable(backend: Backend, problem: Problem, method: Method, clock: 
         small = problem.probe(probe_flop)
         if small is None:
             return
-        take = _probe(backend, small, method, clock)
+        take = _probe(backend, small, method, clock, setup)
         probe_s = min(take()[0] for _ in range(3))
         call_s = probe_s * flop / (small.flop() or flop)
         if call_s * CPU_MIN_CALLS <= HOPELESS_S:
@@ -67,11 +66,11 @@ def check_affordable(backend: Backend, problem: Problem, method: Method, clock: 
             )
 
 
-def _probe(backend: Backend, small: Problem, method: Method, clock: Clock) -> Take:
+def _probe(backend: Backend, small: Problem, method: Method, clock: Clock, setup: Setup) -> Take:
     import numpy as np
 
     inputs = small.inputs(np.random.default_rng(method.seed))
-    calls = CallLoop([setup_of(small.primitive, backend.name)(backend, small, *map(backend.put, inputs))])
+    calls = CallLoop([setup(backend, small, *map(backend.put, inputs))])
     return host_timed(calls, 1, clock)
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from primbench.errors import UnsupportedCase
 from primbench.numa.pages import HostExtent
 from primbench.problem import Step, description_of
-from primbench.registry import setup_of
 from primbench.system import memory
 from primbench.timing.feasibility import check_memory
 from primbench.timing.pages import extents_of
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from primbench.backends import Backend
     from primbench.measurement.implementation import Implementation
-    from primbench.problem import Array, Problem
+    from primbench.problem import Array, Problem, Setup
     from primbench.spec.method import Method
 
 MAX_SETS = 4096
@@ -31,16 +30,15 @@ ELSEWHERE_S = 0.3  # in which a tuned set-up makes as many as it can
 
 
 def set_up(
-    backend: Backend, problem: Problem, inputs: Sequence[Array], method: Method
+    backend: Backend, problem: Problem, inputs: Sequence[Array], method: Method, setup: Setup
 ) -> tuple[list[Step], list[HostExtent]]:
     """The steps of every input set, and where the host memory lies that they were given."""
-    kernel = setup_of(problem.primitive, backend.name)
     steps, extents = list[Step](), list[HostExtent]()
 
     def add() -> Step:
         arrays = [backend.put(each) for each in inputs]
         extents.extend(extents_of(backend, arrays))
-        steps.append(kernel(backend, problem, *arrays))
+        steps.append(setup(backend, problem, *arrays))
         return steps[-1]
 
     first = add()
@@ -61,7 +59,7 @@ def _set_bytes(problem: Problem, step: Step) -> int:
     return touched_bytes()
 
 
-def elsewhere(backend: Backend, problem: Problem, inputs: Sequence[Array]) -> list[Step]:
+def elsewhere(backend: Backend, problem: Problem, inputs: Sequence[Array], setup: Setup) -> list[Step]:
     """More steps of the same problem, on memory of their own; none where that makes no difference.
 
     What a GPU's cache holds is as near as it happens to lie: a product of 6 MB took 5.38 to 5.74 us on an H200, on the
@@ -76,9 +74,9 @@ def elsewhere(backend: Backend, problem: Problem, inputs: Sequence[Array]) -> li
         check_memory(backend, problem, PLACES)
     except UnsupportedCase:
         return []
-    kernel, steps, start = setup_of(problem.primitive, backend.name), list[Step](), time.monotonic()
+    steps, start = list[Step](), time.monotonic()
     while len(steps) < PLACES - 1 and time.monotonic() - start < ELSEWHERE_S:
-        steps.append(kernel(backend, problem, *map(backend.put, inputs)))
+        steps.append(setup(backend, problem, *map(backend.put, inputs)))
     first_calls(backend, steps)
     return steps
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from primbench.errors import UnsupportedCase
 from primbench.measurement import Samples, Trace
+from primbench.registry import setup_of
 from primbench.timing.calls import CallLoop
 from primbench.timing.feasibility import check_memory
 from primbench.timing.inputs import set_up
@@ -265,7 +266,7 @@ def _demangler() -> Callable[[str], str]:
     return readable
 
 
-def trace_on(backend: Backend, problem: Problem, method: Method) -> Trace:
+def trace_on(backend: Backend, problem: Problem, method: Method, kernel: str = "") -> Trace:
     """What the GPU itself logs of back-to-back calls, warmed up for as long as they were before being timed.
 
     For a process that times nothing: tracing makes launches slower, and they stay so. Raises UnsupportedCase where
@@ -275,7 +276,7 @@ def trace_on(backend: Backend, problem: Problem, method: Method) -> Trace:
 
     check_memory(backend, problem)
     inputs = problem.inputs(np.random.default_rng(method.seed))
-    steps, _ = set_up(backend, problem, inputs, method)
+    steps, _ = set_up(backend, problem, inputs, method, setup_of(problem.primitive, backend.name, kernel))
     calls = CallLoop(steps)
     calls(1)
     backend.synchronize()

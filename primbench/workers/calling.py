@@ -8,7 +8,7 @@ import traceback
 from typing import TYPE_CHECKING, BinaryIO
 
 from primbench.errors import PrimbenchError
-from primbench.registry import build
+from primbench.registry import build, setup_of
 from primbench.spec.method import Method
 from primbench.system.said import in_short
 from primbench.timing.calls import CallLoop
@@ -65,7 +65,8 @@ def _prepared(backend: Backend, neighbour: Neighbour) -> CallLoop:
     method = Method()
     problem = build(neighbour.primitive, neighbour.parameters).on(backend.device)
     check_memory(backend, problem)
-    steps, _ = set_up(backend, problem, problem.inputs(np.random.default_rng(method.seed)), method)
+    kernel = setup_of(neighbour.primitive, backend.name)
+    steps, _ = set_up(backend, problem, problem.inputs(np.random.default_rng(method.seed)), method, kernel)
     first_calls(backend, steps)
     return CallLoop(steps)
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from primbench import backends as backend_files
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest
-from primbench.registry import backends_of, problem_class
+from primbench.registry import backends_of, kernels_of, problem_class
 from primbench.spec.captured import PARTS, WHOLE
 from primbench.spec.case import Case
 from primbench.spec.confidential import hidden_labels
@@ -47,8 +47,11 @@ def plan(
     processes: int,
     elsewhere: bool = False,
     afar: Arm | None = None,
+    kernels: Sequence[str] = (),
 ) -> list[Case]:
     """Every problem on every backend and device asked for, all of it once a process.
+
+    kernels: by their names among those that a backend has for a primitive, or "all"; none is the usual one.
 
     Cases of one backend and device stand together, so that one worker serves them. An entry labelled with a device
     ("cpu" or "cuda") is for such devices only, or for machines without or with a GPU
@@ -67,12 +70,13 @@ def plan(
     seen = _seen(device, order)
     method_of = _methods(method, listed)
     once = [
-        _case(problem, labels, place, method_of(labels), placement)
+        _case((problem, labels), place, kernel, method_of(labels), placement)
         for place, (problem, labels) in itertools.product(order, listed)
-        if place in places.get(problem.primitive, ()) and _is_for(labels, seen if problem.sees_gpus else place[1])
+        if place in places.get(problem.primitive, ()) and _is_for(labels, _device_of(problem, place, seen))
+        for kernel in _kernels(kernels, problem.primitive, place[0])
     ]
     if listed and not once:
-        raise InvalidRequest(_why_none(listed, order))
+        raise InvalidRequest(_no_kernel(kernels, order) if kernels else _why_none(listed, order))
     return [replace(case, process=process) for process in range(processes) for case in once]
 
 
@@ -114,6 +118,11 @@ def _seen(device: str | None, order: Sequence[PlannedPlace]) -> str:
     return "cuda" if has_gpu and device != "cpu" else "cpu"
 
 
+def _device_of(problem: Problem, place: PlannedPlace, seen: str) -> str:
+    """The one that it is about. seen: by processes which cases start."""
+    return seen if problem.sees_gpus else place[1]
+
+
 def _primitives(entries: Sequence[tuple[Problem, Mapping[str, str]]], device: str | None) -> list[str]:
     """Those of which an entry may be for the device; all of them where none is, so that it is said why."""
     asked = [problem for problem, labels in entries if device in (None, ALL) or _is_for(labels, str(device))]
@@ -125,14 +134,28 @@ def _in_order(places: Mapping[str, Iterable[PlannedPlace]]) -> list[PlannedPlace
     return list(dict.fromkeys(itertools.chain.from_iterable(places.values())))
 
 
+def _kernels(asked: Sequence[str], primitive: str, backend: str) -> list[str]:
+    """Those of a backend that are asked for."""
+    known = kernels_of(primitive, backend) if asked else [""]
+    return [name for name in known if not asked or ALL in asked or name in asked]
+
+
+def _no_kernel(asked: Sequence[str], order: Sequence[PlannedPlace]) -> str:
+    served = dict.fromkeys(backend for backend, _ in order)
+    return (
+        f"kernel={', '.join(asked)}: {', '.join(served)} has none of that name; `primbench list` shows which there are"
+    )
+
+
 def _case(
-    problem: Problem, labels: Mapping[str, str], place: PlannedPlace, method: Method, placement: Placement
+    entry: tuple[Problem, Mapping[str, str]], place: PlannedPlace, kernel: str, method: Method, placement: Placement
 ) -> Case:
-    backend, device = place
+    (problem, labels), (backend, device) = entry, place
     return Case(
         primitive=problem.primitive,
         parameters=problem.on(device).parameters(),
         backend=backend,
+        kernel=kernel,
         device=device,
         method=method,
         placement=placement,

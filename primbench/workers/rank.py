@@ -66,7 +66,8 @@ def serve(channel: Channel, local_rank: int) -> NoReturn:
         assert isinstance(word, Task)
         with suppress(Refused, VerificationError):  # all ranks know of these
             turns = turns_of(word, group, None)
-            measure_on(backend, word.case.problem(), word.case.method, group, turns=turns)
+            case = word.case
+            measure_on(backend, case.problem(), case.method, group, turns=turns, kernel=case.kernel)
         gc.collect()
         backend.release()
 

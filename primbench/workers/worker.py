@@ -283,12 +283,12 @@ def run(
     try:
         problem = case.problem()
         if start.purpose == "trace":
-            return Outcome(status="ok", trace=trace_on(backend, problem, case.method))
+            return Outcome(status="ok", trace=trace_on(backend, problem, case.method, case.kernel))
         group.tell(task)
         turns = turns_of(task, group, give_away)
         measured = measure_on(
             backend, problem, case.method, group,
-            page_nodes=page_nodes, turns=turns, inputs=inputs, known=task.known, look=look,
+            page_nodes=page_nodes, turns=turns, inputs=inputs, known=task.known, look=look, kernel=case.kernel,
         )  # fmt: skip
         return Outcome(status="ok", measurement=measured)
     except UnsupportedCase as reason:

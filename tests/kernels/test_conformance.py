@@ -18,7 +18,7 @@ from primbench.backends import Backend, devices_of, missing, names, open_backend
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase
 from primbench.problem import Exact, Problem, Reference, description_of, fields_of
-from primbench.registry import backends_of, build, primitives, setup_of
+from primbench.registry import backends_of, build, kernels_of, primitives, setup_of
 from primbench.timing.verify import check_output
 
 EVEN = (96, 80, 64, 48, 32)
@@ -131,6 +131,36 @@ def test_the_default_problem_is_supported(
     problem = next(examples(primitives()[primitive], backend.device))
     inputs = problem.inputs(np.random.default_rng(7))
     setup_of(primitive, name)(backend, problem, *map(backend.put, inputs))
+
+
+BESIDE = [
+    (primitive, backend, kind, kernel)
+    for primitive, backend, kind in PLACES
+    for kernel in kernels_of(primitive, backend)
+    if kernel
+]
+
+
+@pytest.mark.wheel
+@pytest.mark.filterwarnings("default")  # torch warns of its own code while it compiles
+@pytest.mark.parametrize(("primitive", "name", "kind", "kernel"), BESIDE, ids=map("-".join, BESIDE))
+def test_a_kernel_beside_the_usual_one_agrees_with_the_reference(
+    primitive: str, name: str, kind: str, kernel: str, backends: dict[tuple[str, str], Backend]
+) -> None:
+    """In the first problem that it serves: torch.compile takes seconds for each."""
+    backend = backend_or_skip(backends, name, kind)
+    for problem in examples(primitives()[primitive], backend.device):
+        inputs = inputs_of(problem, np.random.default_rng(7))
+        try:
+            step = setup_of(primitive, name, kernel)(backend, problem, *map(backend.put, inputs))
+        except UnsupportedCase as reason:
+            refused = str(reason)
+            continue
+        reference = reference_of(problem)
+        assert reference is not None
+        assert check_output(backend, problem, step, reference) <= problem.tolerance()
+        return
+    pytest.fail(f"it serves none of the examples: {refused}")
 
 
 def test_every_backend_with_a_kernel_has_a_file() -> None:

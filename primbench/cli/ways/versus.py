@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from primbench.cli.completing import complete_arm
 from primbench.cli.option_types import WholeNumber, parsed
@@ -11,9 +14,12 @@ from primbench.cli.request import dataclass, option, typed
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from primbench.cli.measuring import Entries
     from primbench.cli.options import Here
     from primbench.spec.arm import Arm
+    from primbench.spec.study import Study
 
 RANK = 10
 FLAG = "--versus"
@@ -21,14 +27,28 @@ ON_MANY_NODES = False
 PAIRS = 5
 
 
+def versus_in_words(text: str) -> Arm:
+    """Read an arm, or KEY=VALUE of what is otherwise here: of a place's settings, else of the case."""
+    from primbench.spec.settings import FIELDS, PLACEMENT, each_of, split_words
+    from primbench.spec.settings.machines import CASE
+
+    if not re.match(r"[\w.-]+=", text):
+        return arm_in_words(text)
+    words = split_words("host", text)
+    are_of_place = [(key := word.partition("=")[0]) in FIELDS | PLACEMENT or each_of(key) is not None for word in words]
+    settings = [word if is_one else f"{CASE.key}.{word}" for word, is_one in zip(words, are_of_place, strict=True)]
+    return replace(arm_in_words(f"host:{','.join(settings)}"), name=text)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Versus:
     """With what else a command that measures here compares, as a study does."""
 
     versus: tuple[Arm, ...] = option(
-        FLAG, group="Compare", type=parsed("arm", arm_in_words), multiple=True, metavar="ARM",
+        FLAG, group="Compare", type=parsed("arm", versus_in_words), multiple=True, metavar="ARM|KEY=VALUE",
         shell_complete=complete_arm,
-        help="Measure here and in another place, such as podman:cpus=2, interleaved, and compare; repeatable.",
+        help="Measure here and in another place, such as podman:cpus=2, or with something else, such as backend=torch, "
+             "kernel=NAME or dtype=float16, interleaved, and compare; repeatable.",
     )  # fmt: skip
     pairs: int | None = option(
         "--pairs", group="Compare", is_rare=True, type=WholeNumber(1, MOST_PROCESSES), metavar="N",
@@ -62,5 +82,29 @@ def measure(entries: Entries, here: Here, asked: Versus) -> None:
         raise InvalidRequest("--resume and --versus: go on with `primbench study --resume`")
     placement = placement_of(here.where)
     design = design_of(here.where, here.how, pairs=asked.pairs, usual_pairs=PAIRS, placement=placement)
-    study = study_of([HOST, *asked.versus], entries, design)
+    study = _with_name_of_here(study_of([HOST, *asked.versus], entries, design))
     carry_out(study, None, here.how, here.record, here.exports, gate=Gate("slower", asked.fail_above))
+
+
+def _with_name_of_here(study: Study) -> Study:
+    """The study, its baseline named by what of the cases is otherwise in its arms, where places are the same.
+
+    Raises InvalidRequest where nothing is.
+    """
+    here, *others = study.arms
+    if any(replace(arm, name=here.name, case={}) != here for arm in others):
+        return study
+    held = _held_by_all(study, dict.fromkeys(name for arm in others for name in arm.case))
+    for arm in others if held else ():
+        if arm.case.items() <= held.items():
+            raise InvalidRequest(f"--versus {arm.name}: that is what is measured here, too: name something else")
+    words = ",".join(f"{name}={value}" for name, value in held.items())
+    return replace(study, arms=[replace(here, name=words or here.name), *others])
+
+
+def _held_by_all(study: Study, names: Iterable[str]) -> dict[str, str]:
+    """What all cases of a study have by these names; {} where they have not all the same."""
+    found = {name: {case.word_of(name) for case in study.cases} for name in names}
+    if any(len(values) > 1 for values in found.values()):
+        return {}
+    return {name: value for name, (value,) in found.items()}

@@ -45,7 +45,7 @@ def _main_s(record: Record) -> float | None:
 
 def _but_for_nodes(record: Record) -> Hashable:
     case = record.case
-    return case.primitive, tuple(case.parameters.items()), case.backend, case.device, case.arm
+    return case.primitive, tuple(case.parameters.items()), case.implementation, case.device, case.arm
 
 
 def _cells(records: Sequence[Record]) -> dict[tuple[str, str], float]:

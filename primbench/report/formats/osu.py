@@ -46,4 +46,4 @@ def _title(record: Record) -> str:
     case = record.case
     words = [f"{name}={value}" for name, value in case.parameters.items() if name != "bytes"]
     where = [f"in {case.arm}"] if case.arm else []
-    return printable(" ".join(["# primbench", case.primitive, *words, "on", case.backend, case.device, *where]))
+    return printable(" ".join(["# primbench", case.primitive, *words, "on", case.implementation, case.device, *where]))

@@ -18,15 +18,20 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def shipped() -> set[tuple[str, str]]:
-    return {(name, backend) for name in registry.primitives() for backend in registry.backends_of(name)}
+def shipped() -> set[tuple[str, str, str]]:
+    return {
+        (primitive, backend, name)
+        for primitive in registry.primitives()
+        for backend in registry.backends_of(primitive)
+        for name in registry.kernels_of(primitive, backend)
+    }
 
 
 @pytest.fixture(autouse=True)
 def registers() -> Iterator[None]:
     """What these tests register is forgotten after each."""
-    for name, backend in shipped():
-        registry.setup_of(name, backend)
+    for each in shipped():
+        registry.setup_of(*each)
     problems, kernels = dict(problem.PROBLEMS), dict(problem.KERNELS)
     yield
     problem.PROBLEMS.clear()
@@ -98,9 +103,20 @@ def test_two_files_may_not_define_one_primitive_or_kernel() -> None:
     problem.PROBLEMS["scale"] = foreign
     with pytest.raises(TypeError, match="elsewhere and"):
         define()
-    problem.KERNELS["scale", "numpy"] = foreign
+    problem.KERNELS["scale", "numpy", ""] = foreign
     with pytest.raises(TypeError, match="elsewhere and"):
         kernel("scale", "numpy")(lambda: lambda: None)
+
+
+def test_a_backend_may_have_several_kernels_by_name() -> None:
+    define()
+    usual, other = (kernel("scale", "numpy", name=name)(lambda: lambda: None) for name in ("", "tiled"))
+    assert (usual, other) == (registry.setup_of("scale", "numpy"), registry.setup_of("scale", "numpy", "tiled"))
+    assert (["numpy"], ["", "tiled"]) == (registry.backends_of("scale"), registry.kernels_of("scale", "numpy"))
+    with pytest.raises(UnsupportedCase, match="scale has no kernel 'tile' for backend 'numpy': did you mean tiled"):
+        registry.setup_of("scale", "numpy", "tile")
+    with pytest.raises(UnsupportedCase, match="scale has no kernel for backend 'torch': it has numpy"):
+        registry.setup_of("scale", "torch", "tiled")
 
 
 @pytest.mark.parametrize(

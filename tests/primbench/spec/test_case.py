@@ -1,10 +1,13 @@
 """A case that an arm has otherwise than its study."""
 
+from typing import Any
+
 import pytest
 
 from primbench.compare.sides import identity
 from primbench.errors import InvalidRequest
 from primbench.spec.case import Case
+from primbench.spec.naming import name_of
 
 GEMM = Case(
     primitive="gemm",
@@ -27,6 +30,26 @@ def test_what_an_arm_changes_is_in_the_case_and_what_it_was_beside_it() -> None:
     assert GEMM == GEMM.changed({})
 
 
+def test_a_kernel_may_be_changed_and_the_usual_one_has_a_word() -> None:
+    parameters: dict[str, Any] = {
+        "rows": 8,
+        "classes": 8,
+        "kind": "softmax",
+        "direction": "forward",
+        "dtype": "float32",
+    }
+    usual = Case(primitive="softmax", parameters=parameters, backend="torch", device="cpu")
+    changed = usual.changed({"kernel": "compiled"})
+    assert ("torch:compiled", {"kernel": ""}, "usual") == (
+        changed.implementation,
+        changed.instead,
+        usual.word_of("kernel"),
+    )
+    assert "compiled" in name_of(changed)
+    assert usual == changed.as_asked()
+    assert "" == changed.changed({"kernel": "usual"}).kernel
+
+
 def test_what_a_problem_fills_in_follows_from_what_is_changed() -> None:
     changed = GEMM.changed({"dtype": "float64"})
     assert "float64" == changed.parameters["accumulate"]
@@ -39,9 +62,10 @@ def test_what_a_problem_fills_in_follows_from_what_is_changed() -> None:
     [
         (
             {"dtyp": "float64"},
-            r"case\.dtyp=float64: gemm has no such field: did you mean dtype\? there are backend, m,",
+            r"case\.dtyp=float64: gemm has no such field: did you mean dtype\? there are backend, kernel, m,",
         ),
-        ({"backend": "nosuch"}, r"case\.backend=nosuch: gemm has kernels for cupy, numba, numpy, torch"),
+        ({"backend": "nosuch"}, "gemm has no kernel for backend 'nosuch': it has cupy, numba, numpy, torch"),
+        ({"kernel": "nosuch"}, "gemm has no kernel 'nosuch' for backend 'numpy': it has none but the usual one"),
         ({"dtype": "float128"}, "float128': one of float64"),
         ({"m": "0"}, "a whole number of at least 1"),
         ({"m": "1:3:1"}, "a whole number of at least 1"),

@@ -31,6 +31,7 @@ from primbench.timing.sampling import Pace
 from tests import processes
 
 QUICK = Method(min_time_s=0.002, max_time_s=0.02)
+GEMM = registry.setup_of("gemm", "numpy")
 
 
 def test_who_looks_sees_the_processes_of_a_case_once_it_is_timed(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_a_hopeless_case_is_refused_before_it_starts() -> None:
 
     backend = open_backend("numpy", "cpu")
     with pytest.raises(UnsupportedCase, match=r"about \d+ s a call"):
-        check_affordable(backend, Gemm(8192, 8192, 8192), Method(), slow_clock)
+        check_affordable(backend, Gemm(8192, 8192, 8192), Method(), slow_clock, GEMM)
 
 
 def test_a_quick_probe_alone_refuses_nothing() -> None:
@@ -138,7 +139,7 @@ def test_a_quick_probe_alone_refuses_nothing() -> None:
         now_ns += 16_000_000
         return now_ns
 
-    check_affordable(open_backend("numpy", "cpu"), Gemm(8192, 8192, 8192), Method(), late_clock)
+    check_affordable(open_backend("numpy", "cpu"), Gemm(8192, 8192, 8192), Method(), late_clock, GEMM)
 
 
 def test_a_probe_that_waited_for_a_cpu_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +155,7 @@ def test_a_probe_that_waited_for_a_cpu_refuses_nothing(monkeypatch: pytest.Monke
     def refuse(waited_s: float, held_back_s: float) -> None:
         found = replace(reading, waited_s=waited_s, throttled_s=held_back_s)
         monkeypatch.setattr(host_counters, "since", lambda before: found)
-        check_affordable(open_backend("numpy", "cpu"), Gemm(8192, 8192, 8192), Method(), late_clock)
+        check_affordable(open_backend("numpy", "cpu"), Gemm(8192, 8192, 8192), Method(), late_clock, GEMM)
 
     refuse(0.39, 0.0)
     for waited_s, held_back_s in ((0.1, 0.0), (0.39, 0.39)):
@@ -206,7 +207,7 @@ def step_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Step], Step]
     right = registry.setup_of("gemm", "numpy")
 
     def replace_by(change: Callable[[Step], Step]) -> None:
-        monkeypatch.setitem(problem_file.KERNELS, ("gemm", "numpy"), lambda *given: change(right(*given)))
+        monkeypatch.setitem(problem_file.KERNELS, ("gemm", "numpy", ""), lambda *given: change(right(*given)))
 
     return replace_by
 
