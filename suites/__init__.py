@@ -223,12 +223,12 @@ def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> Suite:
     if source in SIZES:
         if set_name not in (None, source):
             raise InvalidRequest(f"suite {source} with set {set_name!r}: {source} is itself a set, of sizes")
-        sizes = parse(source, _FOLDER / "sizes.toml")
+        sizes = parse(source, _FOLDER / "sizes.toml", is_shipped=True)
         return Suite(source, _title_of(source), _kept(sizes, (), source))
     shipped = {name: _FOLDER / f"{name}.toml" for name in names()}
     shipped |= {name: _FOLDER / "studies" / f"{name}.toml" for name in studies()}
     try:
-        return parse(source, shipped.get(source, source))
+        return parse(source, shipped.get(source, source), is_shipped=source in shipped)
     except FileNotFoundError:
         known = [*names(), *studies()]
         raise InvalidRequest(

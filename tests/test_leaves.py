@@ -15,6 +15,11 @@ from .primbench.test_architecture import MODULES, OUTER, imported_modules
 ROOT = Path(__file__).parents[1]
 LEAVES = {
     "watch": ("primbench/watching", "primbench/cli/watch.py"),
+    "models": (
+        "primbench/datasets",
+        "primbench/suites/models",
+        *(f"primbench/kernels/{name}" for name in ("model", "learning", "loader", "program")),
+    ),
     "capture": (
         "primbench/decompose",
         "primbench/kernels/aten",
@@ -28,6 +33,7 @@ TINY = ("--backend", "numpy", "--device", "cpu", "--max-time", "10ms", "-q")
 COMMANDS = (
     ("--help",),
     ("list",),
+    ("list", "suites"),
     ("gemm", "-m", "16", "-n", "16", "-k", "16", *TINY, "-o", "gemm.jsonl"),
     ("launch", *TINY),
     ("show", "gemm.jsonl"),

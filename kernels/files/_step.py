@@ -9,8 +9,6 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from primbench.datasets.cooling import cooling
-from primbench.datasets.folder import DataFolder, said
 from primbench.errors import UnsupportedCase
 from primbench.kernels.files._content import stretch
 from primbench.kernels.files._reader import Share
@@ -19,6 +17,7 @@ from primbench.kernels.files.problem import TMPDIR
 from primbench.problem import Step, described
 from primbench.system.files import attempt
 from primbench.system.page_cache import COLD, held_share, write_back
+from primbench.timing.files import DataFolder, cooling, said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

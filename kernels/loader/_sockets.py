@@ -7,7 +7,7 @@ import multiprocessing
 import os
 from typing import TYPE_CHECKING, Any
 
-from primbench.datasets.folder import DataFolder
+from primbench.timing.files import DataFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,15 +7,14 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from primbench.datasets.cooling import cooling
 from primbench.datasets.dataset import Dataset, find, format_of, write
-from primbench.datasets.folder import DataFolder, said
 from primbench.environment.filesystems import filesystem_of
 from primbench.errors import PrimbenchError
 from primbench.kernels.loader._sockets import sockets_kept
 from primbench.kernels.model._loading import Loading
 from primbench.problem import described
 from primbench.system.page_cache import write_back
+from primbench.timing.files import DataFolder, cooling, said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -115,5 +115,5 @@ def command(what: str | None) -> None:
     for heading, rows in ({what: SECTIONS[what]} if what else IN_SHORT).items():
         formatter = click.HelpFormatter(width=width())
         with formatter.section(heading.capitalize()):
-            formatter.write_dl(rows())
+            formatter.write_dl(rows() or [("-", "none")])
         click.echo(formatter.getvalue(), nl=False)

@@ -7,7 +7,7 @@ and the first line of the docstring that follows.
 from __future__ import annotations
 
 import functools
-import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -43,7 +43,8 @@ class _Shipped(NamedTuple):
 @functools.cache
 def _shipped() -> dict[str, _Shipped]:
     found: dict[str, _Shipped] = {}
-    for folder in importlib.import_module(PACKAGE).__path__:
+    spec = importlib.util.find_spec(PACKAGE)
+    for folder in spec.submodule_search_locations or () if spec else ():
         for file in sorted(name for name in os.listdir(folder) if name.endswith(".py")):
             with open(os.path.join(folder, file), encoding="utf-8") as text:
                 read = _read(text.read())

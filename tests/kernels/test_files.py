@@ -27,13 +27,13 @@ import pytest
 
 from primbench import Method, measure
 from primbench.backends import open_backend
-from primbench.datasets.folder import PREFIX, DataFolder
 from primbench.errors import InvalidRequest, PrimbenchError, UnsupportedCase, VerificationError
 from primbench.kernels.files import Files, _readers
 from primbench.measurement import Measurement, Samples
 from primbench.problem import Step, description_of
 from primbench.registry import setup_of
 from primbench.system.page_cache import COLD, held_share
+from primbench.timing.files import PREFIX, DataFolder
 from primbench.timing.verify import check_output
 
 from ..processes import children

@@ -1,4 +1,4 @@
-"""A folder that files are made in, of which nothing is left however this process ends."""
+"""Files of a case: a folder for them, of which nothing is left however this process ends, and having them read anew."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from primbench.environment.filesystems import filesystem_of
 from primbench.errors import PrimbenchError, UnsupportedCase
 from primbench.system.locks import lock
-from primbench.units import format_bytes
+from primbench.system.page_cache import COLD, drop, held_share
+from primbench.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 PREFIX = "primbench-files-"
 _NEW = "primbench-new-"
@@ -111,3 +112,25 @@ def said(path: str) -> Iterator[None]:
     except OSError as error:
         words = filter(None, [f"files in {path}: {error.strerror}", _WAYS_OUT.get(error.errno or 0)])
         raise PrimbenchError(": ".join(words)) from None
+
+
+def cooling(where: str, paths: Sequence[str]) -> Callable[[], None]:
+    """What makes the files cold, as they are by now. where: the file system, in words.
+
+    Raises UnsupportedCase where that keeps them in memory all the same.
+    """
+
+    def cool() -> None:
+        drop(paths)
+        if (share := held_share(paths)) > COLD:
+            raise PrimbenchError(f"{format_percent(share)} of the files stay in the page cache of {where}")
+
+    try:
+        cool()
+    except OSError as error:  # as where a file system maps no files
+        refusal = f"what {where} keeps in memory cannot be seen: {error.strerror}"
+    except PrimbenchError as error:
+        refusal = str(error)
+    else:
+        return cool
+    raise UnsupportedCase(f"{refusal}: ask for page_cache=warm, or another path")
