@@ -72,15 +72,8 @@ def parse(source: str, path: str | os.PathLike[str], *, is_shipped: bool = False
 
     Raises FileError, or FileNotFoundError where there is none.
     """
-    document = read_document(source, path)
-    if is_shipped:
-        document = {key: said for key, said in document.items() if key in KEYS or key in summaries()}
-    _check_keys(source, document, [*KEYS, *summaries()], OF_ONES_OWN)
-    for key in HEADER:
-        if not isinstance(document.get(key, ""), str):
-            raise FileError(f"{source}: {key} is not a string")
-    defaults = _table(document.pop("defaults", {}), f"{source}: defaults")
-    _check_keys(f"{source}: defaults", defaults, list(summaries()), OF_ONES_OWN)
+    document = _document(source, path, is_shipped=is_shipped)
+    defaults = document.pop("defaults")
     header = {key: document.pop(key) for key in HEADER if key in document}
     study = _study(source, {key: document.pop(key) for key in STUDY if key in document})
     rows = [
@@ -91,6 +84,22 @@ def parse(source: str, path: str | os.PathLike[str], *, is_shipped: bool = False
     if not rows:
         raise FileError(f"{source}: no entries: write some, as in gemm = [{{ m = 64, n = 64, k = 64 }}]")
     return Suite(source, header.get("title", source), rows, **study)
+
+
+def _document(source: str, path: str | os.PathLike[str], *, is_shipped: bool) -> dict[str, Any]:
+    """Of keys that are known, with the defaults of primitives, if none are said."""
+    primitives = summaries()
+    document = read_document(source, path)
+    defaults = _table(document.get("defaults", {}), f"{source}: defaults")
+    if is_shipped:
+        document = {key: said for key, said in document.items() if key in KEYS or key in primitives}
+        defaults = {key: said for key, said in defaults.items() if key in primitives}
+    _check_keys(source, document, [*KEYS, *primitives], OF_ONES_OWN)
+    for key in HEADER:
+        if not isinstance(document.get(key, ""), str):
+            raise FileError(f"{source}: {key} is not a string")
+    _check_keys(f"{source}: defaults", defaults, list(primitives), OF_ONES_OWN)
+    return document | {"defaults": defaults}
 
 
 def _check_keys(where: str, keys: Iterable[str], known: Sequence[str], others: str = "") -> None:
