@@ -39,6 +39,7 @@ from msgspec.structs import replace
 import primbench.suites as suites
 from primbench.compare.claims import answer
 from primbench.compare.pairs import compare
+from primbench.devices import Device
 from primbench.report import plain
 from primbench.report.arm_tables import estimate_of, shown_claim
 from primbench.report.document import Note, Table
@@ -90,7 +91,7 @@ def kept(path: Path, folder: Path) -> Path:
 
 def _gpu(results: Results) -> str:
     """Such as "h200-"."""
-    models = [model_of(worker) or "" for worker in results.workers if worker.device != "cpu"]
+    models = [model_of(worker) or "" for worker in results.workers if Device.parse(worker.device).is_gpu]
     words = [word for model in models for word in model.lower().split() if word != "nvidia"]
     return f"{words[0]}-" if words else ""
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from primbench.backends import Backend, devices_of, missing, open_backend
+from primbench.devices import Device
 from primbench.errors import InvalidRequest, UnsupportedCase, VerificationError
 from primbench.problem import Problem, Reference, fields_of
 from primbench.problem.fields import Value
@@ -50,15 +51,15 @@ def drawn(rng: np.random.Generator, field: dataclasses.Field[Any]) -> Value:
     return found
 
 
-def problems(primitive: str, rng: np.random.Generator, device: str) -> Iterator[Problem]:
+def problems(primitive: str, rng: np.random.Generator, device: Device) -> Iterator[Problem]:
     """Without end."""
-    kind, fields = device.partition(":")[0], fields_of(primitives()[primitive])
+    fields = fields_of(primitives()[primitive])
     while True:
         try:
             problem = build(primitive, {field.name: drawn(rng, field) for field in fields}).on(device)
         except InvalidRequest:
             continue  # options that exclude each other
-        if problem.memory_bytes() <= MOST_BYTES[kind] and (problem.flop() or 0) <= MOST_FLOP[kind]:
+        if problem.memory_bytes() <= MOST_BYTES[device.kind] and (problem.flop() or 0) <= MOST_FLOP[device.kind]:
             yield problem
 
 
@@ -85,7 +86,7 @@ def measure(primitive: str, name: str, device: str, count: int, budget_s: float)
     rng, backend, ends = np.random.default_rng(1), open_backend(name, device), time.monotonic() + budget_s
     shares: dict[str, list[float]] = defaultdict(list)
     tried = 0
-    for problem in problems(primitive, rng, device):
+    for problem in problems(primitive, rng, Device.parse(device)):
         tried += 1
         if sum(map(len, shares.values())) >= count or tried > 50 * count or time.monotonic() > ends:
             break
@@ -116,7 +117,7 @@ def main() -> None:
     named = asked.primitives or [name for name, cls in primitives().items() if has_backward(cls)]
     for primitive in named:
         for name in backends_of(primitive):
-            if missing(name) is None and asked.device.partition(":")[0] in devices_of(name):
+            if missing(name) is None and Device.parse(asked.device).kind in devices_of(name):
                 measure(primitive, name, asked.device, asked.count, asked.budget)
 
 

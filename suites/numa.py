@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.devices import Device
 from primbench.registry import build
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ OF_GPU = (COPY, LAUNCH)
 
 def of_memory(device: str, size_bytes: int, node: int) -> Iterator[Problem]:
     """Problems that use the memory of a node; -1 leaves the node to the thread that touches it first."""
-    if device == "cpu":
+    if not Device.parse(device).is_gpu:
         yield build(COPY, {"bytes": size_bytes, "direction": HOST_COPY, "src_node": node, "dst_node": node})
         yield build(CHASE, {"bytes": size_bytes, "node": node})
         return
@@ -35,7 +36,7 @@ def of_memory(device: str, size_bytes: int, node: int) -> Iterator[Problem]:
 
 def without_memory(device: str) -> Iterator[Problem]:
     """An empty kernel, the same with every framework."""
-    if device != "cpu":
+    if Device.parse(device).is_gpu:
         yield build(LAUNCH, {"call": "ctypes"})
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from primbench.devices import KINDS
 from primbench.dtypes import full_name
 from primbench.errors import FileError, InvalidField, InvalidRequest, cut, near
 from primbench.problem import fields_of
@@ -33,7 +34,6 @@ OF_ONES_OWN = "a primitive of your own: primbench --kernels FILE.py; "
 LABELS = ("set", "application", "id", "label", "phase", "device", "count", "reuse_bytes")
 LEAST = {"count": 1, "reuse_bytes": 0}
 """Labels that are whole numbers, and the least that each can be."""
-DEVICES = ("cpu", "cuda")
 MOST_PAIRS = 1000
 """Of a study, whether a suite or the command line asks for them."""
 
@@ -128,8 +128,8 @@ def _study(source: str, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _beside(source: str, said: Any) -> dict[str, str]:
-    words = said if isinstance(said, dict) else dict.fromkeys(DEVICES, said)
-    if words.keys() <= set(DEVICES) and all(isinstance(each, str) for each in words.values()):
+    words = said if isinstance(said, dict) else dict.fromkeys(KINDS, said)
+    if words.keys() <= set(KINDS) and all(isinstance(each, str) for each in words.values()):
         return words
     raise FileError(
         f'{source}: beside is a primitive and its options in a string, as "model alexnet", or a table of such for cpu '
@@ -176,7 +176,7 @@ def _check_labels(where: str, entry: Mapping[str, Any]) -> None:
             raise FileError(f"{where}: {key} is not a whole number of at least {LEAST[key]}")
         if key in LABELS and key not in LEAST and not isinstance(value, str):
             raise FileError(f"{where}: {key} is not a string")
-        if key == "device" and value not in DEVICES:
+        if key == "device" and value not in KINDS:
             raise FileError(f"{where}: device is neither cpu nor cuda")
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from primbench.errors import UnsupportedCase
 
 if TYPE_CHECKING:
+    from primbench.devices import Device
     from primbench.distributed.group import Group
 
 
 @functools.cache
-def communicator(group: Group, device: str) -> Any:
+def communicator(group: Group, device: Device) -> Any:
     """Connecting takes 0.1 s or more, so that the cases of a process share one. device: the current one.
 
     Raises UnsupportedCase where CuPy has no NCCL.

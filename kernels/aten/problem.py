@@ -45,7 +45,7 @@ class Aten(Problem, name="aten"):
     host_only: bool = option(False, "a view or an allocation, of which the host's time alone counts")
 
     cpu_backend = "torch"
-    before = MappingProxyType({"cudnn_benchmark": lambda device: device != "cpu"})  # cuDNN always tried its algorithms
+    before = MappingProxyType({"cudnn_benchmark": lambda device: device.is_gpu})  # cuDNN always tried its algorithms
     example_sizes = ((),)
     example_fields = MappingProxyType(
         {

@@ -18,11 +18,11 @@ def torch_aten(backend: Any, problem: Aten, *inputs: Any) -> Step:
     """Its outputs are new ones at every call, as they were in the step: torch's allocator has their memory at hand."""
     import torch
 
-    operands, on_gpu = problem.called.operands, backend.device != "cpu"
+    operands, on_gpu = problem.called.operands, backend.device.is_gpu
     _set_precision(torch, problem, on_gpu=on_gpu)
     placed = [(one, each.cpu() if one.on_host else each) for one, each in zip(operands, inputs, strict=True)]
     is_undone = problem.is_checkable or not on_gpu
-    call = Call(problem.called, backend.device, [memory(*each) for each in placed], is_undone=is_undone)
+    call = Call(problem.called, str(backend.device), [memory(*each) for each in placed], is_undone=is_undone)
 
     def step() -> Any:
         with torch.no_grad():

@@ -56,8 +56,8 @@ def _options(backend: Any, problem: Attention, name: str) -> dict[str, Any]:
     from torch.nn.attention.bias import causal_lower_right
 
     mask = causal_lower_right(problem.seq_len, problem.kv_len)
-    if name in ("flash", "efficient") and backend.device != "cpu":
+    if name in ("flash", "efficient") and backend.device.is_gpu:
         return options | {"attn_mask": mask}  # which their kernels know without an array of it
-    seen = mask._materialize(backend.device)  # noqa: SLF001 - else torch makes it anew at every call
+    seen = mask._materialize(str(backend.device))  # noqa: SLF001 - else torch makes it anew at every call
     added = backend.empty(seen.shape, problem.dtype).fill_(-math.inf).masked_fill_(seen, 0)
     return options | {"attn_mask": added}

@@ -30,7 +30,7 @@ def torch_attention(backend: Any, problem: Attention, *inputs: Any) -> Step:
     torch.nn.attention.sdpa_kernel asks for it around every call, as in a program that does so, but where auto chose
     what torch would take by itself.
     """
-    if backend.device != "cpu":
+    if backend.device.is_gpu:
         import torch
 
         torch.backends.cuda.matmul.allow_tf32 = False  # of the products of math
@@ -48,13 +48,13 @@ def _chosen(backend: Any, problem: Attention, inputs: tuple[Any, ...]) -> tuple[
     from primbench.units import format_time
 
     steps, refused = dict[str, Step](), []
-    for name in ON_CPU if backend.device == "cpu" else _worth_trying(problem):
+    for name in _worth_trying(problem) if backend.device.is_gpu else ON_CPU:
         try:
             steps[name] = _step(backend, problem, name, inputs)
         except UnsupportedCase as refusal:
             refused.append(str(refusal))
             continue
-        if backend.device == "cpu":
+        if not backend.device.is_gpu:
             return name, "the first that takes it"
     if not steps:
         raise UnsupportedCase("; ".join(refused))
@@ -78,7 +78,7 @@ def _device_s(backend: Any, step: Step, other_s: float) -> float:
 
 def _step(backend: Any, problem: Attention, name: str, inputs: tuple[Any, ...]) -> Step:
     """A step that was called once. Raises UnsupportedCase with torch's own reasons where its backend refuses."""
-    if backend.device == "cpu" and name not in ON_CPU:
+    if not backend.device.is_gpu and name not in ON_CPU:
         raise UnsupportedCase(f"torch's {name} attention is for GPUs: ask for algo={' or '.join(ON_CPU)}")
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

@@ -17,7 +17,7 @@ def torch_batched_gemm(backend: Any, problem: BatchedGemm, a: Any, b: Any) -> St
     """torch.bmm."""
     import torch
 
-    set_precision(torch, problem.product, on_gpu=backend.device != "cpu")
+    set_precision(torch, problem.product, on_gpu=backend.device.is_gpu)
     a, b = oriented(problem, a, b)
     c = backend.empty((problem.batch, problem.m, problem.n), problem.dtype)
     return lambda: torch.bmm(a, b, out=c)

@@ -6,7 +6,6 @@ from ctypes import byref, c_uint, c_ulonglong, c_void_p
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from primbench.backends import gpu_number
 from primbench.cuda import copies, driver, kernels
 from primbench.cuda.copies import DeviceMemory
 from primbench.kernels.chase.problem import STRIDE_BYTES, WORD_BYTES
@@ -49,7 +48,7 @@ def cuda_step(backend: Any, problem: Chase, following: Any) -> Step:
     chain = host.array.view(np.int64)
     chain[:: STRIDE_BYTES // WORD_BYTES] = first.value + backend.get(following) * STRIDE_BYTES
     module = kernels.module(kernels.text_of("chase", "walk.cu"))
-    memory = DeviceMemory(gpu_number(backend.device), WORD_BYTES)
+    memory = DeviceMemory(backend.device.index, WORD_BYTES)
     values = (first, c_ulonglong(problem.loads), c_ulonglong(memory.address))
     launch, arguments = kernels.launch(module.function("walk"), 1, 1, backend.stream_handle, values)
     end = End(memory, first.value, (module, host))

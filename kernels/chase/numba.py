@@ -13,7 +13,7 @@ _WORDS = STRIDE_BYTES // WORD_BYTES
 @kernel("chase", "numba")
 def numba_chase(backend: Any, problem: Chase, following: Any) -> Step:
     """A compiled loop: NumPy has none in which a load waits for the one before it. One call compiles it here."""
-    if backend.device != "cpu":
+    if backend.device.is_gpu:
         from primbench.kernels.chase._cuda import cuda_step
 
         return cuda_step(backend, problem, following)

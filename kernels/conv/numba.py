@@ -14,6 +14,7 @@ from primbench.problem import Step, described, kernel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from primbench.devices import Device
     from primbench.kernels.conv.problem import Conv
     from primbench.problem import Array
 
@@ -21,22 +22,21 @@ if TYPE_CHECKING:
 @kernel("conv", "numba")
 def numba_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
     """The step, which has been called once, so that no later call compiles."""
-    on_cpu = backend.device == "cpu"
-    _refuse(problem, on_cpu=on_cpu)
+    _refuse(problem, backend.device)
     output = backend.empty(problem.output_shape, problem.out_dtype)
     arrays = problem.roles(first, second, output)
-    step = _cpu_step(problem, *arrays) if on_cpu else _cuda_step(backend, problem, *arrays)
+    step = _cuda_step(backend, problem, *arrays) if backend.device.is_gpu else _cpu_step(problem, *arrays)
     step()
     backend.synchronize()
     return step
 
 
-def _refuse(problem: Conv, *, on_cpu: bool) -> None:
+def _refuse(problem: Conv, device: Device) -> None:
     refuse_choices(problem, "Numba")
     if problem.math_mode != "ieee":
         raise UnsupportedCase(f"Numba has no {problem.math_mode} mode")
-    if lacks("numba", "cpu" if on_cpu else "cuda", problem.dtype):
-        raise UnsupportedCase(f"Numba has no {problem.dtype}{' on a CPU' if on_cpu else ' arrays'}")
+    if lacks("numba", device, problem.dtype):
+        raise UnsupportedCase(f"Numba has no {problem.dtype}{' arrays' if device.is_gpu else ' on a CPU'}")
 
 
 @dataclass(frozen=True)

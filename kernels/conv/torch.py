@@ -9,6 +9,7 @@ from primbench.kernels.conv.problem import refuse_choices
 from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
+    from primbench.devices import Device
     from primbench.kernels.conv.problem import Conv
 
 NHWC_AS_NCHW, NCHW_AS_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -59,9 +60,9 @@ def _compute(torch: Any, problem: Conv, tensors: tuple[Any, ...], geometry: tupl
     return lambda: backward(dy, x, w, None, strides, pads, dilations, transposed, (0, 0), groups, mask)[which]
 
 
-def _set_precision(torch: Any, problem: Conv, device: str) -> None:
+def _set_precision(torch: Any, problem: Conv, device: Device) -> None:
     """Say explicitly what torch would otherwise take from the process: tf32 and autotuning."""
-    if device == "cpu":
+    if not device.is_gpu:
         if problem.math_mode == "tf32":
             raise UnsupportedCase("torch on a CPU has no tf32 mode")
         return

@@ -11,6 +11,7 @@ from primbench.kernels.gemm._tiles import Tile, Variant
 from primbench.problem import Step, described, kernel
 
 if TYPE_CHECKING:
+    from primbench.devices import Device
     from primbench.kernels.gemm.problem import Gemm
 
 
@@ -27,20 +28,19 @@ TILES: dict[str, tuple[Tile, ...]] = {
 @kernel("gemm", "numba")
 def numba_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> Step:
     """The step, which has been called once, so that no later call compiles."""
-    on_cpu = backend.device == "cpu"
-    _refuse(problem, on_cpu=on_cpu)
+    _refuse(problem, backend.device)
     c = backend.empty((problem.m, problem.n), problem.out_dtype)
-    step = _cpu_step(problem, a, b, d, c) if on_cpu else _cuda_step(backend, problem, a, b, d, c=c)
+    step = _cuda_step(backend, problem, a, b, d, c=c) if backend.device.is_gpu else _cpu_step(problem, a, b, d, c)
     step()
     backend.synchronize()
     return step
 
 
-def _refuse(problem: Gemm, *, on_cpu: bool) -> None:
+def _refuse(problem: Gemm, device: Device) -> None:
     if problem.math_mode != "ieee":
         raise UnsupportedCase(f"Numba has no {problem.math_mode} mode")
-    if lacks("numba", "cpu" if on_cpu else "cuda", problem.dtype):
-        raise UnsupportedCase(f"Numba has no {problem.dtype}{' on a CPU' if on_cpu else ' arrays'}")
+    if lacks("numba", device, problem.dtype):
+        raise UnsupportedCase(f"Numba has no {problem.dtype}{' arrays' if device.is_gpu else ' on a CPU'}")
     if problem.accumulate == "float16":
         raise UnsupportedCase("the Numba kernel sums float16 in float32: ask for accumulate=float32")
 

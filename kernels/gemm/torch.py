@@ -14,7 +14,7 @@ def torch_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> St
     """torch.mm, addmm where alpha or beta ask for it, _int_mm for int8 and _scaled_mm for float8."""
     import torch
 
-    on_gpu = backend.device != "cpu"
+    on_gpu = backend.device.is_gpu
     set_precision(torch, problem, on_gpu=on_gpu)
     a, b = oriented(problem, a, b)
     c = backend.empty((problem.m, problem.n), problem.out_dtype)
@@ -59,5 +59,5 @@ def _scaled_mm(backend: Any, problem: Gemm, a: Any, b: Any, c: Any) -> Step:
         raise UnsupportedCase("torch float8_e4m3 needs trans_b=True without trans_a, and n, k multiples of 16")
     if (problem.alpha, problem.beta) != (1.0, 0.0):
         raise UnsupportedCase("torch float8_e4m3: only alpha=1 and beta=0")
-    one = torch.ones((), device=backend.device)
+    one = torch.ones((), device=str(backend.device))
     return lambda: torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, out=c)  # noqa: SLF001 - the only one for float8

@@ -18,7 +18,7 @@ def torch_grouped_gemm(backend: Any, problem: GroupedGemm, a: Any, b: Any, ends:
     """For bfloat16 torch._grouped_mm, which reads where groups end on the device, unless torch refuses these sizes."""
     import torch
 
-    set_precision(torch, Gemm(1, 1, 1, problem.dtype), on_gpu=backend.device != "cpu")
+    set_precision(torch, Gemm(1, 1, 1, problem.dtype), on_gpu=backend.device.is_gpu)
     a, b = oriented(problem, a, b)
     grouped = getattr(torch, "_grouped_mm", None)  # since 2.8
     why = "torch before 2.8 has no other" if grouped is None else f"torch groups no {problem.dtype}"

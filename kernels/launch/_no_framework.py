@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def step_without_framework(backend: Any, problem: Launch) -> Step | None:
     """None where the framework makes the call. Raises UnsupportedCase for what the kind of device does not have."""
-    if backend.device == "cpu":
+    if not backend.device.is_gpu:
         return None if problem.call == "dispatch" and not problem.nodes else _on_cpu(problem)
     if problem.call in OF_CPUS:
         raise UnsupportedCase(f"{problem.call} is a call of the CPU: ask for device=cpu")

@@ -55,7 +55,7 @@ def sealable(setup: Setup) -> Setup:
             from primbench.system import seccomp
 
             def work(sealed: seccomp.Seal) -> Taken:
-                opened = open_backend(backend.name, backend.device)
+                opened = open_backend(backend.name, str(backend.device))
                 return _take(sealed, opened, setup(opened, problem, *inputs), method.max_time_s, clock)
 
             return seccomp.run(work, cast("seccomp.Refuses", problem.seal))

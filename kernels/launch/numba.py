@@ -26,7 +26,7 @@ def numba_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
     """The step, which has been called once, so that no later call compiles."""
     if (step := step_without_framework(backend, problem)) is not None:
         return step
-    if backend.device == "cpu":
+    if not backend.device.is_gpu:
         return _function(backend, *inputs)
     if problem.parameter_bytes:
         raise UnsupportedCase("a kernel of Numba takes scalars and arrays only: ask for call=driver")

@@ -27,7 +27,7 @@ def torch_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
         raise UnsupportedCase("torch launches no kernels with parameters of one's own: ask for call=driver")
     y = backend.empty((1,), "float32")
     launch = _addition(inputs[0], y) if inputs else _zeroing(y)
-    if backend.device == "cpu":
+    if not backend.device.is_gpu:
         return launch
 
     def capture(enqueue: Callable[[], None]) -> Replay:

@@ -17,6 +17,7 @@ from primbench.registry.networks import network
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from primbench.devices import Device
     from primbench.kernels.learning.problem import Learning
     from primbench.problem import Array
     from primbench.problem.network import Network
@@ -35,7 +36,7 @@ def torch_learning(backend: Any, problem: Learning, *inputs: Any) -> Step:
     import torch
 
     found = network(problem.network)
-    on_gpu = backend.device != "cpu"
+    on_gpu = backend.device.is_gpu
     refuse(problem.step, found, on_gpu=on_gpu)
     if on_gpu:
         set_precision(torch, problem.step)
@@ -58,7 +59,7 @@ def _refuse_workspace(problem: Learning) -> None:
 class _Trainings:
     """Calls train from the next of the seeds and return this object, which says whether they have learnt."""
 
-    def __init__(self, found: Network, problem: Learning, device: str, inputs: Sequence[Any]) -> None:
+    def __init__(self, found: Network, problem: Learning, device: Device, inputs: Sequence[Any]) -> None:
         self._network, self._problem, self._device = found, problem, device
         parts = len(inputs) // (1 if found.classes is None else 2)
         self._batches, held_out = _batches(inputs[:parts]), _batches(inputs[parts:])
@@ -154,11 +155,11 @@ def _renormed(module: Any, predict: Callable[[Any, Batch], Any], batches: Sequen
 
 
 @contextmanager
-def _drawing_from(seed: int, device: str) -> Iterator[None]:
+def _drawing_from(seed: int, device: Device) -> Iterator[None]:
     """Random numbers of this seed, on the host and the device; those of the process go on afterwards."""
     import torch
 
-    with torch.random.fork_rng(devices=[] if device == "cpu" else [torch.device(device)]):
+    with torch.random.fork_rng(devices=[torch.device(str(device))] if device.is_gpu else []):
         torch.manual_seed(seed)
         yield
 

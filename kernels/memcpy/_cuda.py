@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from primbench.backends import gpu_number
 from primbench.cuda import copies, pinned
 from primbench.cuda.copies import Copy, DeviceMemory, HostMemory
 from primbench.errors import UnsupportedCase
@@ -27,7 +26,7 @@ def cuda_step(backend: Any, problem: Any, x: Any) -> Step:
     """
     if problem.direction == "h2h":
         raise UnsupportedCase("h2h copies within the host: ask for device=cpu")
-    device, host = gpu_number(backend.device), backend.get(x)
+    device, host = backend.device.index, backend.get(x)
     planned = [copy for number in range(problem.gpus) for copy in _copies(backend, problem, device + number)]
     for copy in planned:
         copy.source.put(host)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 @kernel("memcpy", "numpy", "torch", "cupy", "numba")
 def memcpy(backend: Any, problem: Memcpy, x: Any) -> Step:
     """On a CPU the library's own copy; on a GPU the same driver calls for every backend, on the backend's stream."""
-    if backend.device == "cpu":
+    if not backend.device.is_gpu:
         from primbench.kernels.memcpy._host import host_step
 
         return host_step(backend, problem, x)

@@ -12,6 +12,7 @@ from primbench.random import random_array
 if TYPE_CHECKING:
     import numpy as np
 
+    from primbench.devices import Device
     from primbench.measurement import Measurement
     from primbench.problem import Array
 
@@ -116,10 +117,10 @@ class Memcpy(Problem, name="memcpy"):
         """Whether the memory on that side, which those directions have on the host, can be put on a node."""
         return self.direction in directions and self.memory in PLACEABLE
 
-    def on(self, device: str) -> Memcpy:
+    def on(self, device: Device) -> Memcpy:
         if self.direction != "auto":
             return self
-        return replace(self, direction="h2h" if device == "cpu" else "h2d")
+        return replace(self, direction="h2d" if device.is_gpu else "h2h")
 
     @property
     def has_each_way(self) -> bool:

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from primbench.datasets.format import ExamplePlace, Format
+    from primbench.devices import Device
     from primbench.kernels.model._step import Inference, Training
     from primbench.kernels.model.problem import Model
     from primbench.problem import Step
     from primbench.problem.network import Network
 
 
-def from_disk(device: str, problem: Model, network: Network, made: Training | Inference) -> Step:
+def from_disk(device: Device, problem: Model, network: Network, made: Training | Inference) -> Step:
     """The step on batches that are loaded. The folder that was made for it is there until the step is not.
 
     Raises UnsupportedCase for what the network, the installation or the file system lacks, PrimbenchError where the

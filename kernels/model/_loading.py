@@ -19,6 +19,7 @@ from primbench.timing.sampling import collect, secondary_rule
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from primbench.devices import Device
     from primbench.kernels.model._step import Inference, Training
     from primbench.kernels.model.problem import Model
     from primbench.spec.method import Method
@@ -79,13 +80,13 @@ class Order:
 class Loading:
     """Takes a batch, copies it, and makes a step on it."""
 
-    def __init__(self, device: str, problem: Model, made: Training | Inference, dataset: Dataset) -> None:
+    def __init__(self, device: Device, problem: Model, made: Training | Inference, dataset: Dataset) -> None:
         from torch.multiprocessing import get_start_method
         from torch.utils.data import DataLoader
 
         workers = problem.loader_workers
         self.started = f", {workers} workers by {get_start_method()}," if workers else ""
-        self._device, self._made, self._dataset = device, made, dataset
+        self._device, self._made, self._dataset = str(device), made, dataset
         self._is_skipping = problem.on_bad_data == "skip"
         self._bad: dict[str, str] = {}
         self._waited_s = self._decode_s = 0.0
@@ -98,7 +99,7 @@ class Loading:
                 sampler=Order(dataset, by_shard=problem.data_format == "shards"),
                 num_workers=workers,
                 collate_fn=_Collation(dataset.axes),
-                pin_memory=problem.pin_memory and device != "cpu",
+                pin_memory=problem.pin_memory and device.is_gpu,
             )
             self._batches: Any = iter(loader)
 

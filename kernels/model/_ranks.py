@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from primbench.backends import Backend
+    from primbench.devices import Device
     from primbench.distributed.group import Group
     from primbench.kernels.model.problem import Model
     from primbench.measurement import Samples
@@ -51,7 +52,9 @@ class OnRanks(Training):
     gradient_bytes: what a rank brings to the all-reduce of a step.
     """
 
-    def __init__(self, network: Network, problem: Model, device: str, inputs: tuple[Any, ...], *, group: Group) -> None:
+    def __init__(
+        self, network: Network, problem: Model, device: Device, inputs: tuple[Any, ...], *, group: Group
+    ) -> None:
         super().__init__(network, problem, device, inputs)
         with autocast(problem, device):
             loss = network.loss(self.module, *inputs)

@@ -12,25 +12,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from primbench.devices import Device
     from primbench.kernels.model.problem import Model
     from primbench.problem import Array
     from primbench.problem.network import Network
 
 
-def autocast(problem: Model, device: str) -> AbstractContextManager[None]:
+def autocast(problem: Model, device: Device) -> AbstractContextManager[None]:
     import torch
 
     if problem.dtype == "float32":
         return nullcontext()
-    context: AbstractContextManager[None] = torch.autocast(device.partition(":")[0], getattr(torch, problem.dtype))
+    context: AbstractContextManager[None] = torch.autocast(device.kind, getattr(torch, problem.dtype))
     return context
 
 
 class Inference:
     """Calls return the predictions. inputs: which later calls are given."""
 
-    def __init__(self, network: Network, problem: Model, device: str, inputs: tuple[Any, ...]) -> None:
-        self.module = module_of(network, device).eval()
+    def __init__(self, network: Network, problem: Model, device: Device, inputs: tuple[Any, ...]) -> None:
+        self.module = module_of(network, str(device)).eval()
         self._network, self._problem, self._device, self.inputs = network, problem, device, inputs
 
     def __call__(self) -> Any:
@@ -44,16 +45,16 @@ class Training:
     """Calls return this object, which has the loss and the gradients of the last one. inputs: of the next call."""
 
     def __init__(
-        self, network: Network, problem: Model, device: str, inputs: tuple[Any, ...], *, seed: int = SEED
+        self, network: Network, problem: Model, device: Device, inputs: tuple[Any, ...], *, seed: int = SEED
     ) -> None:
-        self._first = partial(module_of, network, device, seed)
+        self._first = partial(module_of, network, str(device), seed)
         self.module = self._first().train()
         self.inputs = inputs
         self._network, self._problem, self._device = network, problem, device
         self._optimiser = network.optimiser(self.module.parameters())
         for group in self._optimiser.param_groups:
             if "capturable" in group:  # Adam and others count their steps; in a GPU's memory, a graph can do so
-                group["capturable"] = device != "cpu"
+                group["capturable"] = device.is_gpu
         self.loss: Any = None
         self.loss_of = partial(network.loss, self.module)
 

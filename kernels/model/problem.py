@@ -80,7 +80,7 @@ class Model(Problem, name="model"):
 
     example_sizes = ((),)  # nothing has a size
     example_fields = MappingProxyType({"network": "fathom_memnet", "batch_size": 2})
-    before = MappingProxyType({"cudnn_benchmark": lambda device: device != "cpu"})  # cuDNN always tried its algorithms
+    before = MappingProxyType({"cudnn_benchmark": lambda device: device.is_gpu})  # cuDNN always tried its algorithms
 
     def settle(self) -> None:
         if not self.batch_size:

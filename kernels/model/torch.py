@@ -37,7 +37,7 @@ def torch_model(backend: Any, problem: Model, *inputs: Any, group: Group = ALONE
 
     *batch, draws = inputs
     found = network(problem.network, draws=bool(backend.get(draws)[0]))
-    on_gpu = backend.device != "cpu"
+    on_gpu = backend.device.is_gpu
     group.check_size(problem.ranks)
     refuse(problem, found, on_gpu=on_gpu)
     if on_gpu:

@@ -21,7 +21,7 @@ def torch_optimizer(backend: Any, problem: Optimizer, *inputs: Any) -> Step:
     """torch.optim's own step(). On a GPU Adam counts its steps there (capturable), as a graph of it has to."""
     import torch
 
-    on_gpu = backend.device != "cpu"
+    on_gpu = backend.device.is_gpu
     if not on_gpu and (problem.method, problem.algo, problem.dtype) == ("sgd", "fused", "bfloat16"):
         # From 16 elements on, torch 2.13's momentum is off by as much as it is: found by the check.
         raise UnsupportedCase("torch's fused sgd on a CPU is wrong in bfloat16: ask for algo=foreach or dtype=float32")
@@ -71,7 +71,7 @@ class Updated:
         """As before the first call: an element that the next call leaves out is no update."""
         import torch
 
-        names, steps_there = MOMENTS[self.problem.method], self.problem.algo == "fused" or self.backend.device != "cpu"
+        names, steps_there = MOMENTS[self.problem.method], self.problem.algo == "fused" or self.backend.device.is_gpu
         with torch.no_grad():
             for number, parameter in enumerate(self._parameters):
                 parameter.copy_(self.given[0][number])
@@ -79,7 +79,7 @@ class Updated:
                 for name, moments in zip(names, self.given[1:], strict=True):
                     state.setdefault(name, torch.empty_like(parameter)).copy_(moments[number])
                 if self.problem.method != "sgd":
-                    where = self.backend.device if steps_there else "cpu"
+                    where = str(self.backend.device) if steps_there else "cpu"
                     state.setdefault("step", torch.empty((), dtype=torch.float32, device=where)).fill_(STEPS_BEFORE)
 
     def get(self) -> Array:

@@ -15,7 +15,7 @@ def torch_pool(backend: Any, problem: Pool, x: Any, dy: Any = None) -> Step:
     from torch import autograd
     from torch.nn.functional import avg_pool2d, max_pool2d
 
-    if backend.device != "cpu" and _is_wrong_on_gpus(problem):
+    if backend.device.is_gpu and _is_wrong_on_gpus(problem):
         raise UnsupportedCase("torch's gradient of average on a GPU is wrong for layout=nhwc with pads: ask for nchw")
     call = max_pool2d if problem.kind == "max" else avg_pool2d
     window, stride, pad = (problem.r, problem.s), (problem.stride_h, problem.stride_w), (problem.pad_h, problem.pad_w)

@@ -23,7 +23,7 @@ BLOCK = 128  # threads of a block
 def numba_rnn(backend: Any, problem: Rnn, *inputs: Any) -> Step:
     from primbench.kernels.rnn._stepwise import stepwise
 
-    on_cpu = backend.device == "cpu"
+    on_cpu = not backend.device.is_gpu
     _refuse(problem, on_cpu=on_cpu)
     gemm = setup_of("gemm", "numpy" if on_cpu else "numba")
     bind = _on_cpu(problem) if on_cpu else _on_gpu(backend, problem)

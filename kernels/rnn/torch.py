@@ -38,7 +38,7 @@ def torch_rnn(backend: Any, problem: Rnn, *inputs: Any) -> Step:
             "torch computes the gradients of weights together with those of the input, never alone: "
             "ask for direction=bwd_data, or backend=cupy or numpy"
         )
-    _set_precision(torch, problem, on_gpu=backend.device != "cpu")
+    _set_precision(torch, problem, on_gpu=backend.device.is_gpu)
     operands = problem.operands(inputs)
     return (_stepwise if problem.algo == "stepwise" else _fused)(torch, backend, problem, operands)
 
@@ -135,7 +135,7 @@ def _stepwise(torch: Any, backend: Any, problem: Rnn, operands: Operands) -> Ste
     """In every layer and direction one product with the input for all steps, then two calls for each."""
     if problem.direction != "forward_inference":
         raise UnsupportedCase("torch stepwise computes forward_inference only: ask for algo=fused")
-    if problem.cell != "vanilla" and backend.device == "cpu":
+    if problem.cell != "vanilla" and not backend.device.is_gpu:
         raise UnsupportedCase(f"torch's pointwise {problem.cell} kernel is for GPUs: ask for algo=fused")
     x, h0, c0, _, weights = operands
     calls: list[Callable[[], Any]] = []

@@ -23,7 +23,7 @@ def torch_scaled_gemm(backend: Any, problem: ScaledGemm, a: Any, b: Any, scale_a
     if problem.scaling == "row":
         scale_a = scale_a.view(problem.m, 1)
     if problem.scaling == "block":
-        if backend.device == "cpu":
+        if not backend.device.is_gpu:
             raise UnsupportedCase("torch scales blocks on a GPU only: ask for scaling=row")
         scale_a, scale_b = scale_a.t(), scale_b.t()  # of which torch asks that they lie in memory like this
 

@@ -22,7 +22,7 @@ def torch_sparse_gemm(backend: Any, problem: SparseGemm, values: Any, columns: A
     import torch
 
     if problem.dtype in ("float16", "bfloat16"):
-        why = "on a CPU" if backend.device == "cpu" else "with float32 sums"
+        why = "with float32 sums" if backend.device.is_gpu else "on a CPU"
         raise UnsupportedCase(f"torch has no sparse {problem.dtype} product {why}: ask for dtype=float32")
     with warnings.catch_warnings():
         # The second comes once a process however the checks are asked for.

@@ -18,6 +18,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from primbench.devices import CPU, Device, nth_gpu
 from primbench.errors import BackendUnavailable, InvalidRequest, near
 
 if TYPE_CHECKING:
@@ -39,10 +40,10 @@ class Graph(Protocol):
 
 
 class Backend(Protocol):
-    """What every backend can do. ``device`` is "cpu" or "cuda:N"."""
+    """What every backend can do."""
 
     name: str
-    device: str
+    device: Device
 
     def put(self, host: Array) -> Any:
         """Copy a host array to the device, keeping its shape and type."""
@@ -102,10 +103,10 @@ def devices_of(name: str) -> tuple[str, ...]:
     return cast("tuple[str, ...]", _module(name).DEVICES)
 
 
-def lacks(name: str, device: str, arithmetic: str) -> bool:
-    """Whether none of a backend's kernels computes with a dtype, or in a math mode, on the device or kind of device."""
+def lacks(name: str, device: Device, arithmetic: str) -> bool:
+    """Whether none of a backend's kernels computes with a dtype, or in a math mode, on that kind of device."""
     kinds: dict[str, tuple[str, ...]] = _module(name).LACKS
-    return arithmetic in kinds.get(device.partition(":")[0], ())
+    return arithmetic in kinds.get(device.kind, ())
 
 
 def modules_of(name: str) -> tuple[str, ...]:
@@ -149,17 +150,12 @@ def open_backend(name: str, device: str) -> Backend:
     Raises BackendUnavailable when its framework is absent or does not reach the device. A framework that is
     installed but fails to import raises what it raises: that is a fault to see, not an absence.
     """
-    reason = missing(name)
-    if reason is None and device.split(":")[0] not in devices_of(name):
+    there, reason = Device.parse(device), missing(name)
+    if reason is None and there.kind not in devices_of(name):
         reason = f"it runs on {' and '.join(devices_of(name))} only"
     if reason is not None:
         raise BackendUnavailable(f"backend {name} on {device}: {reason}")
-    return cast("Backend", _module(name).open(device))
-
-
-def gpu_number(device: str) -> int:
-    """N of "cuda:N"."""
-    return int(device.removeprefix("cuda:"))
+    return cast("Backend", _module(name).open(there))
 
 
 def candidates(having_kernels: Sequence[str], device_kind: str) -> list[str]:
@@ -176,10 +172,10 @@ def best_available(having_kernels: Sequence[str], name: str | None, device: str 
     is named may not.
     """
     refusals = []
-    for kind in [device] if device else ["cuda:0", "cpu"]:
-        for candidate in [name] if name else candidates(having_kernels, kind.split(":")[0]):
+    for each in [device] if device else [str(nth_gpu(0)), CPU]:
+        for candidate in [name] if name else candidates(having_kernels, Device.parse(each).kind):
             try:
-                return open_backend(candidate, kind)
+                return open_backend(candidate, each)
             except BackendUnavailable as refusal:
                 refusals.append(str(refusal))
     if not name:
@@ -187,12 +183,12 @@ def best_available(having_kernels: Sequence[str], name: str | None, device: str 
     raise BackendUnavailable("; ".join(refusals) or f"no backend reaches {device or 'any device'}")
 
 
-def not_installed(having_kernels: Sequence[str], device: str, arithmetic: Sequence[str]) -> dict[str, str]:
+def not_installed(having_kernels: Sequence[str], device: Device, arithmetic: Sequence[str]) -> dict[str, str]:
     """Those of some backends that would reach the device and lack nothing of its arithmetic -> what to install."""
     return {
         name: reason
         for name, reason in _not_installed(having_kernels).items()
-        if device.partition(":")[0] in devices_of(name) and not any(lacks(name, device, each) for each in arithmetic)
+        if device.kind in devices_of(name) and not any(lacks(name, device, each) for each in arithmetic)
     }
 
 

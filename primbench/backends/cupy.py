@@ -6,7 +6,6 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
-from primbench.backends import gpu_number
 from primbench.dtypes import numpy_dtype
 from primbench.errors import BackendUnavailable, UnsupportedCase
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from primbench.cuda import driver
+    from primbench.devices import Device
     from primbench.problem import Array
 
 RANK = 20
@@ -33,20 +33,20 @@ _NAMES = {"uint16": "bfloat16", "uint8": "float8_e4m3"}
 class Cupy:
     name = "cupy"
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: Device) -> None:
         import cupy
 
         from primbench.cuda.second_context import SecondContext
 
         self.device = device
         self._outer_device = cupy.cuda.Device()
-        cupy.cuda.Device(gpu_number(device)).use()
+        cupy.cuda.Device(device.index).use()
         self._outer_stream = cupy.cuda.get_current_stream()
         self.stream = cupy.cuda.Stream(non_blocking=True)
         # Allocations and elementwise kernels go to the current stream, so it is current until close().
         self.stream.use()
         self.stream_handle = int(self.stream.ptr)
-        self.second_context = SecondContext(gpu_number(device))
+        self.second_context = SecondContext(device.index)
 
     def put(self, host: Array) -> Any:
         import cupy
@@ -120,7 +120,7 @@ class Cupy:
         return self.empty((cublaslt.WORKSPACE_BYTES,), "int8")
 
 
-def open(device: str) -> Cupy:  # noqa: A001 - the name every backend file has
+def open(device: Device) -> Cupy:  # noqa: A001 - the name every backend file has
     """Raises BackendUnavailable where there is no such GPU, or the driver is absent or too old."""
     import cupy
 
@@ -128,7 +128,7 @@ def open(device: str) -> Cupy:  # noqa: A001 - the name every backend file has
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise BackendUnavailable(f"backend cupy on {device}: {error} (see nvidia-smi)") from None
-    if gpu_number(device) >= count:
+    if device.index >= count:
         raise BackendUnavailable(f"backend cupy on {device}: the driver shows {count} GPU, counted from 0")
     return Cupy(device)
 

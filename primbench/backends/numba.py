@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from primbench.backends import gpu_number
 from primbench.backends.numpy import Numpy
 from primbench.dtypes import numpy_dtype
 from primbench.errors import BackendUnavailable, UnsupportedCase
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from primbench.cuda import driver
+    from primbench.devices import Device
     from primbench.problem import Array
 
 RANK = 30
@@ -41,17 +41,17 @@ class NumbaCpu(Numpy):
 class NumbaCuda:
     name = "numba"
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: Device) -> None:
         from numba import cuda
 
         from primbench.cuda import driver
         from primbench.cuda.second_context import SecondContext
 
         self.device = device
-        cuda.select_device(gpu_number(device))
+        cuda.select_device(device.index)
         self.stream_handle = driver.create_stream()
         self.stream = cuda.external_stream(self.stream_handle)
-        self.second_context = SecondContext(gpu_number(device))
+        self.second_context = SecondContext(device.index)
         self.multiprocessors: int = cuda.get_current_device().MULTIPROCESSOR_COUNT
 
     def put(self, host: Array) -> Any:
@@ -123,11 +123,11 @@ class NumbaCuda:
             return driver.capture(self.stream_handle, enqueue)
 
 
-def open(device: str) -> NumbaCpu | NumbaCuda:  # noqa: A001 - the name every backend file has
+def open(device: Device) -> NumbaCpu | NumbaCuda:  # noqa: A001 - the name every backend file has
     """Raises BackendUnavailable where there is no such GPU, no driver, or the simulator is switched on."""
-    if device == "cpu":
+    if not device.is_gpu:
         return NumbaCpu()
-    reason = _why_no_gpu(gpu_number(device))
+    reason = _why_no_gpu(device.index)
     if reason:
         raise BackendUnavailable(f"backend numba on {device}: {reason}")
     return NumbaCuda(device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.devices import CPU, Device
 from primbench.dtypes import numpy_dtype, poison_host
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ BUILD = {"numpy": "numpy"}
 
 class Numpy:
     name = "numpy"
-    device = "cpu"
+    device = Device(CPU)
 
     def put(self, host: Array) -> Array:
         return host.copy()
@@ -55,5 +56,5 @@ class Numpy:
         return found
 
 
-def open(device: str) -> Numpy:  # noqa: A001 - the name every backend file has
+def open(device: Device) -> Numpy:  # noqa: A001 - the name every backend file has
     return Numpy()

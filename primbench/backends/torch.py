@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from primbench.backends import gpu_number
 from primbench.backends._taken import taken
 from primbench.dtypes import numpy_dtype
 from primbench.errors import BackendUnavailable, UnsupportedCase
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from primbench.devices import Device
     from primbench.measurement.implementation import Implementation
     from primbench.problem import Array, Step
 
@@ -49,7 +49,7 @@ def compiled(call: Callable[[], Any]) -> Step:
 class TorchCpu:
     name = "torch"
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: Device) -> None:
         import torch
 
         self.device = device
@@ -61,7 +61,7 @@ class TorchCpu:
         dtype = getattr(self._torch, host.dtype.name)
         if host.dtype.kind == "V" or not hasattr(np, host.dtype.name):  # ml_dtypes: torch takes them as bits
             host = host.view(np.dtype(f"int{8 * host.dtype.itemsize}"))
-        return self._torch.from_numpy(host).view(dtype).to(self.device, copy=True)
+        return self._torch.from_numpy(host).view(dtype).to(str(self.device), copy=True)
 
     def get(self, array: Any) -> Array:
         name = str(array.dtype).removeprefix("torch.")
@@ -74,7 +74,7 @@ class TorchCpu:
         return host
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
-        return self._torch.empty(shape, dtype=self.dtype(dtype), device=self.device)
+        return self._torch.empty(shape, dtype=self.dtype(dtype), device=str(self.device))
 
     def poison(self, array: Any) -> None:
         array.fill_(float("nan") if array.dtype.is_floating_point else self._torch.iinfo(array.dtype).min)
@@ -102,13 +102,13 @@ class TorchCpu:
 class TorchCuda(TorchCpu):
     """Works on a stream of its own, made current until close()."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: Device) -> None:
         from primbench.cuda.second_context import SecondContext
 
         super().__init__(device)
         torch = self._torch
-        torch.cuda.set_device(device)
-        self.second_context = SecondContext(gpu_number(device))
+        torch.cuda.set_device(str(device))
+        self.second_context = SecondContext(device.index)
         self._flags = _precision_flags(torch)
         self._outer_stream = torch.cuda.current_stream()
         self._stream = torch.cuda.Stream()
@@ -189,15 +189,15 @@ class TorchGraph:
             self.launch, self.longest_path = graph.launch, graph.longest_path
 
 
-def open(device: str) -> TorchCpu:  # noqa: A001 - the name every backend file has
+def open(device: Device) -> TorchCpu:  # noqa: A001 - the name every backend file has
     """Raises BackendUnavailable where torch does not reach the device."""
-    if device == "cpu":
+    if not device.is_gpu:
         return TorchCpu(device)
     import torch
 
     if not torch.cuda.is_available():
         found = "is built without CUDA" if torch.version.cuda is None else "finds no usable GPU or driver"
         raise BackendUnavailable(f"backend torch on {device}: torch {torch.__version__} {found}")
-    if gpu_number(device) >= torch.cuda.device_count():
+    if device.index >= torch.cuda.device_count():
         raise BackendUnavailable(f"backend torch on {device}: torch sees {torch.cuda.device_count()} GPU(s)")
     return TorchCuda(device)

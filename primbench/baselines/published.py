@@ -58,7 +58,7 @@ class PublishedTimes:
 
 
 def _nearest(record: Record) -> Metric:
-    return METRICS[deepbench.nearest_metric(record.case.primitive, on_cpu=record.case.device == "cpu")]
+    return METRICS[deepbench.nearest_metric(record.case.primitive, on_cpu=not record.case.on.is_gpu)]
 
 
 def _cautions(compared: Sequence[tuple[Record, deepbench.Time]]) -> list[str]:

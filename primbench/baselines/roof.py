@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import primbench.suites as suites
+from primbench.devices import Device
 from primbench.problem import MEMORY
 from primbench.results.record import Record, model_of
 from primbench.suites import Entry, datasheets
@@ -25,7 +26,7 @@ ABOVE = 1.02  # two measurements of the same may differ so much
 
 def needed(cases: Sequence[Case]) -> list[Entry]:
     """The entries of the suite that bound one of these cases, all of one device."""
-    kinds = {case.device.partition(":")[0] for case in cases}
+    kinds = {case.on.kind for case in cases}
     bounds = {_bound(case) for case in cases} - {None}
     entries = [entry for entry in suites.read(ROOF) if entry.labels["device"] in kinds]
     return [entry for entry in entries if entry.problem.bound() in bounds]
@@ -85,7 +86,7 @@ def roof_of(results: Results) -> Roof | None:
 def ceilings_of(results: Results, device: str, bound: Bound) -> list[Ceiling]:
     """What is known to limit arithmetic of a kind on a device: measured in this run, printed by its maker."""
     measured, sheet = _measured(results), _sheets(results).get(device)
-    memory = OF_HOST if device == "cpu" else MEMORY
+    memory = MEMORY if Device.parse(device).is_gpu else OF_HOST
     of_memory = bound.rate == memory.rate
     found = [Ceiling(None if of_memory else measured.get((device, bound)), measured.get((device, memory)))]
     if sheet:
@@ -118,7 +119,7 @@ def _bound(case: Case) -> Bound | None:
     """What bounds a case: a copy's or product's rate; None for a primitive that names no bound."""
     problem = case.known_problem()
     bound = problem.bound() if problem else None
-    return OF_HOST if bound == MEMORY and case.device == "cpu" else bound
+    return OF_HOST if bound == MEMORY and not case.on.is_gpu else bound
 
 
 def _rate(record: Record, bound: Bound | None) -> float | None:

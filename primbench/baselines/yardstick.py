@@ -66,5 +66,4 @@ def key_of(case: Case, metric: Metric) -> Key:
         fields = case.problem().parameters()  # with the defaults of fields that an older file does not have
     except InvalidRequest:
         fields = case.parameters
-    kind = case.device.partition(":")[0]
-    return case.primitive, frozenset(fields.items()), case.implementation, kind, case.method.cache, metric.name
+    return case.primitive, frozenset(fields.items()), case.implementation, case.on.kind, case.method.cache, metric.name

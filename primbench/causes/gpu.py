@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from primbench.causes import HARDWARE, STACK, has_gpus
 from primbench.causes._job_gpus import clocks_held_down, others_on_gpus, waits_for_copies, waits_for_launches
+from primbench.devices import nth_gpu
 from primbench.doctor.cause import Cause, Finding, Suspect, listed, of
 from primbench.environment.cuda_driver import STARTS
 from primbench.environment.gpu_code import BY_COMPILING, NOT_AT_ALL, lacking
@@ -220,7 +221,7 @@ def _lacking_files(place: Place, there: Sequence[str]) -> list[str]:
 
 def gpu_processes(place: Place) -> Iterator[Finding]:
     """Whether other processes hold the GPUs, too."""
-    found = {f"cuda:{index}": there for index, there in enumerate(place.contention.gpu_processes or []) if there}
+    found = {str(nth_gpu(index)): there for index, there in enumerate(place.contention.gpu_processes or []) if there}
     if found:
         yield Finding(
             summary=f"other processes hold {listed([*found])}, too: kernels and copies take turns with theirs",

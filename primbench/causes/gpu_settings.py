@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.devices import nth_gpu
 from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.system.meaning import FactId
 from primbench.units import format_percent
@@ -65,7 +66,7 @@ def _setting(
         devices: dict[tuple[str | float, ...], list[str]] = {}
         for index, gpu in enumerate(place.gpus):
             if (shown := shows(gpu)) is not None:
-                devices.setdefault(tuple(shown), []).append(f"cuda:{index}")
+                devices.setdefault(tuple(shown), []).append(str(nth_gpu(index)))
         for values, named in devices.items():
             yield Finding(
                 severity=severity,
@@ -96,7 +97,7 @@ def mps(place: Place) -> Iterator[Finding]:
             ),
         )
         return
-    shared = [f"cuda:{index}" for index, gpu in enumerate(place.gpus) if gpu.mps]
+    shared = [str(nth_gpu(index)) for index, gpu in enumerate(place.gpus) if gpu.mps]
     if place.devices.mps_control or shared:
         yield Finding(
             summary="a multi-process service is at work here: kernels of several programs run side by side on a GPU",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.devices import KINDS, nth_gpu
 from primbench.spec.defaults import ALL
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def complete_device(ctx: click.Context, parameter: click.Parameter, incomplete: 
     """By the device files of GPUs that are here."""
     import glob
 
-    gpus = [f"cuda:{number}" for number in range(len(glob.glob("/dev/nvidia[0-9]*")))]
-    return [word for word in ("cpu", "cuda", *gpus, ALL) if word.startswith(incomplete)]
+    gpus = [str(nth_gpu(number)) for number in range(len(glob.glob("/dev/nvidia[0-9]*")))]
+    return [word for word in (*KINDS, *gpus, ALL) if word.startswith(incomplete)]
 
 
 def complete_arm(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from primbench.cli.captured import as_in_step
 from primbench.cli.echo import say
 from primbench.cli.given import method_of
+from primbench.devices import CPU, CUDA
 from primbench.errors import InvalidRequest
 from primbench.experiments.study import check_arms, having
 from primbench.spec.placement import Placement
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PAIRS = 8
 MOST_UNTIL = 40  # pairs of a study that is to end by itself
-LASTING_S = {"cpu": (0.1, 0.5), "cuda": (0.02, 0.1)}
+LASTING_S = {CPU: (0.1, 0.5), CUDA: (0.02, 0.1)}
 """Least and most that a metric is sampled in a process: what counts is how processes differ, and on a CPU, too, whether
 some samples are of moments when nobody else used it."""
 
@@ -82,8 +83,8 @@ def design_of(
     return Design(
         backends=how.backends,
         device=where.device,
-        method=_method(how, seed, lasting_s["cpu"], tails=tails),
-        method_on_gpu=_method(how, seed, lasting_s["cuda"], tails=tails),
+        method=_method(how, seed, lasting_s[CPU], tails=tails),
+        method_on_gpu=_method(how, seed, lasting_s[CUDA], tails=tails),
         pairs=pairs or (suite and suite.pairs) or usual_pairs,
         until_settled=until_settled,
         seed=seed,
@@ -130,7 +131,7 @@ def study_of(
         elsewhere=not any(arm.on_host_root for arm in arms),
         afar=arms[0] if arms[0].is_far else None,
     )
-    cases = [case if case.device == "cpu" else replace(case, method=design.method_on_gpu) for case in planned]
+    cases = [replace(case, method=design.method_on_gpu) if case.on.is_gpu else case for case in planned]
     _check_changes(arms, cases)
     return Study(
         title=title,

@@ -10,6 +10,7 @@ import click
 
 from primbench import backends as backend_files
 from primbench.cli.option_types import Choice
+from primbench.devices import CUDA
 from primbench.registry import backends_of, kernels_of, networks, summaries
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _version(name: str) -> str:
 def _without_gpu(name: str) -> str:
     from primbench.environment.devices import has_gpu_node
 
-    if "cuda" not in backend_files.devices_of(name) or has_gpu_node():
+    if CUDA not in backend_files.devices_of(name) or has_gpu_node():
         return ""
     return "; no device file of a GPU here (/dev/nvidia*, or /dev/dxg under WSL2), so no cuda device"
 

@@ -146,7 +146,7 @@ def measured(
 
 def say_of_trace(cases: Iterable[Case], *, asked: bool) -> None:
     """On stderr, where there is nothing that --trace could log."""
-    if asked and all(case.device == "cpu" for case in cases):
+    if asked and not any(case.on.is_gpu for case in cases):
         say("--trace: the log is a GPU's, and nothing here runs on one: nothing is traced", err=True)
 
 
@@ -203,7 +203,7 @@ def _ways_out(cases: Iterable[Case]) -> Iterator[str]:
     having: dict[tuple[str, str], dict[str, None]] = {}
     for case in cases:
         arithmetic = [str(case.parameters[name]) for name in ("dtype", "math_mode") if name in case.parameters]
-        for absent in not_installed(backends_of(case.primitive), case.device, arithmetic).items():
+        for absent in not_installed(backends_of(case.primitive), case.on, arithmetic).items():
             having.setdefault(absent, {})[case.primitive] = None
     for (name, reason), primitives in having.items():
         yield f"{name} has kernels for {', '.join(primitives)}: {reason}"

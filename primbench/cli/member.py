@@ -15,6 +15,7 @@ from primbench.cli import links
 from primbench.cli.echo import say
 from primbench.cli.measuring import measured
 from primbench.cli.outputs import report
+from primbench.devices import CUDA
 from primbench.errors import FileError, InvalidRequest, PrimbenchError
 from primbench.fleet.member import NO_GPUS, Gpus, member, narrowed, visible_gpus
 from primbench.fleet.shared_turns import turn
@@ -72,7 +73,7 @@ def measure_for_fleet(
 def _gpus(entries: Entries, here: Here) -> Gpus:
     """Those that processes of a node share out; none where a device is named, or no case is measured on one GPU."""
     named = here.how.backends
-    backends = [name for name in named if name == ALL or "cuda" in devices_of(name)]
+    backends = [name for name in named if name == ALL or CUDA in devices_of(name)]
     if here.where.device is not None or (named and not backends):
         return NO_GPUS
     is_for_one = any(problem.on_gpus and problem.parameters().get("ranks", 1) == 1 for problem, _ in entries)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import click
 from primbench.cli.options import OnDevice
 from primbench.cli.problem import OfProblem, entries_of, in_words
 from primbench.cli.request import dataclass, option, part
+from primbench.devices import is_device
 from primbench.errors import InvalidRequest
 from primbench.registry import backends_of
 from primbench.spec.neighbour import Neighbour
@@ -71,6 +71,6 @@ def _backend(problem: type[Problem], named: Sequence[str]) -> str | None:
 
 
 def _device(device: str | None) -> str | None:
-    if device is not None and not re.fullmatch(r"cpu|cuda:[0-9]{1,3}", device):
+    if device is not None and not is_device(device):
         raise InvalidRequest(f"--device {device}: cpu or cuda:N (N from 0)")
     return device

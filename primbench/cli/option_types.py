@@ -9,6 +9,7 @@ import click
 
 from primbench import units
 from primbench.cli.completing import complete_listed
+from primbench.devices import KINDS, Device
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def dtypes(text: str) -> tuple[str, ...]:
 
 def device(text: str) -> str:
     """A device; "cuda" is the first GPU, as for torch."""
-    return "cuda:0" if text == "cuda" else text
+    return str(Device.parse(text)) if text in KINDS else text
 
 
 def numa_node(text: str) -> int | str | None:

@@ -28,6 +28,7 @@ from primbench.cli.studying import (
     pairs_option,
     refuse_beside_resume,
 )
+from primbench.devices import CPU, CUDA, Device
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import InvalidRequest
 from primbench.experiments.standing_in import that_start
@@ -162,8 +163,8 @@ def _arm_of(source: str, written: str | dict[str, Any]) -> Arm:
 
 def _neighbour_of(source: str, beside: Mapping[str, str], device: str | None) -> Neighbour | None:
     """What a suite has as the neighbour of cases on the device; None is the first GPU, else the CPU."""
-    on_cpu = device == "cpu" or (device is None and not has_gpu_node())
-    written = beside.get("cpu" if on_cpu else "cuda")
+    on_gpu = has_gpu_node() if device is None else Device.parse(device).is_gpu
+    written = beside.get(CUDA if on_gpu else CPU)
     try:
         return None if written is None else neighbour_in_words(written)
     except InvalidRequest as error:

@@ -87,7 +87,7 @@ class Beside(NamedTuple):
         case = self.case.case
         is_part = not set(cause.slows).isdisjoint(self.parts)
         works = (cause.works or {}).get(case.backend, (cause.works or {}).get(""))
-        if case.device == "cpu" and works is not None:
+        if not case.on.is_gpu and works is not None:
             return is_part and problem_of(case.primitive).work in works
         return is_part
 

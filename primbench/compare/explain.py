@@ -141,7 +141,7 @@ def _by_places(
 def _parts(case: CaseComparison) -> list[Activity]:
     """What takes another time. Calls that wait for a kernel of which the own time moved tell nothing of launching."""
     moved = [each.metric for each in case.estimates if each.has_moved]
-    is_own = [case.case.device == "cpu" or is_its_own(case.case.primitive, metric) for metric in moved]
+    is_own = [not case.case.on.is_gpu or is_its_own(case.case.primitive, metric) for metric in moved]
     found = [own_part(case.case)] if any(is_own) else []
     if any(METRICS[metric].explains == "launch" for metric in moved) or not (all(is_own) or found):
         found.append("launch")
@@ -158,7 +158,7 @@ def beside(case: Case) -> list[Activity]:
 def own_part(case: Case) -> Activity:
     """What the device itself does of a case; a CPU that computes launches, too."""
     work = problem_of(case.primitive).work
-    return "everything on the CPU" if case.device == "cpu" and work in ("kernel", "launch") else work
+    return "everything on the CPU" if not case.on.is_gpu and work in ("kernel", "launch") else work
 
 
 def as_run(side: Side, key: bytes) -> Arm | None:

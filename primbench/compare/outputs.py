@@ -82,7 +82,7 @@ def likeness(worker: Worker, measured: Measurement) -> bytes:
     vector instructions, or of the GPU with its driver, and what libraries say of the code that they took.
     """
     environment, devices = worker.environment, worker.environment.devices
-    gpu = devices.gpu(worker.device) if worker.device != "cpu" else None
+    gpu = devices.gpu(worker.device)
     known = [
         environment.primbench_version, worker.versions, *_of_software(environment.software), worker.placement.threads,
         model_of(worker), environment.machine.vectors, gpu and (gpu.driver_version or devices.driver_version),

@@ -85,7 +85,7 @@ def _were_moved(records: Sequence[Record]) -> bool:
 def _is_busy(case: CaseComparison) -> bool:
     """Whether it keeps its thread at work, which never sleeps unless something stops it."""
     problem = case.case.known_problem()
-    if problem is None or case.case.device != "cpu" or case.case.ranks > 1:
+    if problem is None or case.case.on.is_gpu or case.case.ranks > 1:
         return False
     return problem_of(case.case.primitive).work in _BUSY and _NEVER_SLEEPS.issuperset(problem.system_calls())
 

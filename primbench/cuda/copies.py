@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.cuda import driver, pinned
 from primbench.cuda.kernels import PreparedKernel
+from primbench.devices import nth_gpu
 from primbench.dtypes import poison_host
 from primbench.errors import UnsupportedCase
 from primbench.numa.buffers import host_buffer
@@ -43,7 +44,7 @@ def primary_context(device: int) -> int:
     Raises UnsupportedCase where the driver shows no such GPU.
     """
     if not 0 <= device < device_count():
-        raise UnsupportedCase(f"cuda:{device}: the driver shows {device_count()} GPU, counted from 0")
+        raise UnsupportedCase(f"{nth_gpu(device)}: the driver shows {device_count()} GPU, counted from 0")
     context = c_void_p()
     driver.call("cuDevicePrimaryCtxRetain", byref(context), c_int(device))
     return context.value or 0
@@ -62,12 +63,14 @@ def current(device: int) -> Iterator[None]:
 def enable_peer_access(device: int, peer: int) -> None:
     """Let a GPU reach another's memory. Raises UnsupportedCase where it cannot, or the two are one."""
     if peer == device:
-        raise UnsupportedCase(f"cuda:{device} is no peer of itself: name another GPU, or ask for direction=d2d")
+        raise UnsupportedCase(f"{nth_gpu(device)} is no peer of itself: name another GPU, or ask for direction=d2d")
     primary_context(peer)
     can = c_int()
     driver.call("cuDeviceCanAccessPeer", byref(can), c_int(device), c_int(peer))
     if not can.value:
-        raise UnsupportedCase(f"cuda:{device} does not reach the memory of cuda:{peer}: copy by way of the host")
+        raise UnsupportedCase(
+            f"{nth_gpu(device)} does not reach the memory of {nth_gpu(peer)}: copy by way of the host"
+        )
     with current(device):
         try:
             driver.call("cuCtxEnablePeerAccess", c_void_p(primary_context(peer)), c_uint())

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from primbench.cuda.product import Addresses, Product, ProductOperand, Scales
+    from primbench.devices import Device
 
 # What the cuBLAS manual recommends for Hopper (cublasSetWorkspace); other GPUs need less.
 WORKSPACE_BYTES = 32 * 2**20
@@ -103,7 +104,7 @@ def plan(
     product: Product,
     addresses: Addresses,
     stream_handle: int,
-    device: str,
+    device: Device,
     *,
     batch: int = 1,
     alignment_bytes: int = ALIGNMENT_BYTES,
@@ -171,7 +172,7 @@ def load() -> Any:
 
 
 @functools.cache
-def _handle(device: str) -> Any:
+def _handle(device: Device) -> Any:
     """The handle of a device, one in each process: it belongs to the device that is current when it is made."""
     return _create(load(), "cublasLt")
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 import ctypes
 import functools
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primbench.cuda import cublaslt, libraries
 from primbench.errors import PrimbenchError, UnsupportedCase
+
+if TYPE_CHECKING:
+    from primbench.devices import Device
 
 # cudnnDataType_t
 DATA_TYPE = {"float32": 0, "float64": 1, "float16": 2, "int8": 3, "int32": 4, "bfloat16": 9}
@@ -87,7 +90,7 @@ class Object:
 
 
 @functools.cache
-def handle(stream_handle: int, device: str) -> c_void_p:
+def handle(stream_handle: int, device: Device) -> c_void_p:
     """The one of a stream and process. ``device`` must be the current CUDA device: a handle belongs to it.
 
     It is never destroyed, as torch's are not: at the end of a process the driver may be gone before it.

@@ -15,6 +15,8 @@ from primbench.cuda import cudnn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from primbench.devices import Device
+
 ALGORITHMS = {"standard": 0, "persist_static": 1, "persist_dynamic": 2}
 _GATES = {"vanilla": 1, "lstm": 4, "gru": 3}
 _CELLS = {"vanilla": 0, "lstm": 2, "gru": 3}  # vanilla: CUDNN_RNN_RELU
@@ -85,7 +87,7 @@ class Recurrent:
     """
 
     def __init__(
-        self, network: RecurrentNetwork, algorithm: str, stream_handle: int, device: str, *, training: bool
+        self, network: RecurrentNetwork, algorithm: str, stream_handle: int, device: Device, *, training: bool
     ) -> None:
         self._network, self._training = network, training
         self.gates = _GATES[network.cell]

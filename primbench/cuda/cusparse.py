@@ -19,6 +19,8 @@ from primbench.errors import PrimbenchError, UnsupportedCase
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from primbench.devices import Device
+
 _DATA_TYPE = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 _SCALAR: dict[str, Callable[[float], Any]] = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 _INDEX_32I, _INDEX_BASE_ZERO, _ORDER_ROW, _NON_TRANSPOSE = 2, 0, 2, 0
@@ -65,7 +67,11 @@ class SparsePlan:
 
 
 def plan(
-    product: SparseProduct, addresses: SparseAddresses, stream_handle: int, device: str, allocate: Callable[[int], int]
+    product: SparseProduct,
+    addresses: SparseAddresses,
+    stream_handle: int,
+    device: Device,
+    allocate: Callable[[int], int],
 ) -> SparsePlan:
     """Prepare a product on a stream of ``device``, which must be the current CUDA device: SpMM, SpMV where n is 1.
 
@@ -147,7 +153,7 @@ def _dense(product: SparseProduct, rows: int, at: int) -> _Descriptor:
 
 
 @functools.cache
-def _handle(stream_handle: int, device: str) -> c_void_p:
+def _handle(stream_handle: int, device: Device) -> c_void_p:
     """The one of a stream and process. It is never destroyed: at the end of a process the driver may be gone."""
     made = c_void_p()
     _call("cusparseCreate", byref(made))

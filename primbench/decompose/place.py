@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
+from primbench.devices import Device
 from primbench.environment import container
 from primbench.environment.limits import Limits
 from primbench.environment.machine import Machine
@@ -43,7 +44,7 @@ def _elsewhere(captured: Captured, worker: Worker) -> list[str]:
     """What is known to differ, in words, of where a step was captured and where a worker was."""
     environment = worker.environment
     runtime = environment.confinement.runtime
-    gpu = None if worker.device == "cpu" else model_of(worker)
+    gpu = model_of(worker) if Device.parse(worker.device).is_gpu else None
     now = _place(environment.machine, environment.limits, runtime.name if runtime else None, gpu)
     values = [(name, value, asdict(now)[name]) for name, value in asdict(captured.place).items()]
     values.append(("torch", captured.torch or None, worker.versions.get("torch")))

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 from primbench.errors import UnsupportedCase
 
 if TYPE_CHECKING:
+    from primbench.devices import Device
     from primbench.distributed.group import Group
 
 _connected: dict[str, Group] = {}  # library -> whom the default process group connects
 
 
-def connect(device: str, group: Group) -> None:
+def connect(device: Device, group: Group) -> None:
     """Make the default process group, which stays until another one is needed.
 
     Every rank calls this at the same point. Raises UnsupportedCase in a process that has one of its own.
@@ -20,7 +21,7 @@ def connect(device: str, group: Group) -> None:
     import torch
     import torch.distributed as distributed
 
-    library = "gloo" if device == "cpu" else "nccl"
+    library = "nccl" if device.is_gpu else "gloo"
     if _connected.get(library) is group:
         return
     if _connected:
@@ -33,7 +34,7 @@ def connect(device: str, group: Group) -> None:
         store=_store(distributed, group),
         rank=group.rank,
         world_size=group.size,
-        device_id=None if device == "cpu" else torch.device(device),
+        device_id=torch.device(str(device)) if device.is_gpu else None,
     )
     _connected[library] = group
 

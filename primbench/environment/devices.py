@@ -10,6 +10,7 @@ from typing import Annotated
 
 import msgspec
 
+from primbench.devices import CUDA, Device
 from primbench.environment import cuda_driver, rdma
 from primbench.environment.reading import read_all
 from primbench.system import gpu
@@ -58,8 +59,8 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
 
     def gpu(self, device: str) -> Gpu | None:
         """That of a case's device, as in "cuda:0"; None where it is no GPU, or not known."""
-        number = device.removeprefix("cuda:")
-        return self.gpus[int(number)] if self.gpus and number.isdecimal() and int(number) < len(self.gpus) else None
+        found = Device.parse(device)
+        return self.gpus[found.index] if self.gpus and found.kind == CUDA and found.index < len(self.gpus) else None
 
 
 def collect(root: Path, pid: int = 0, *, gpus: bool) -> Devices:

@@ -40,9 +40,9 @@ def _set_up_s(case: Case) -> float:
     try:
         problem = problem_class(case.primitive)
     except InvalidRequest:  # of an installation with more primitives
-        return Problem.set_up_s[case.device != "cpu"]
+        return Problem.set_up_s[case.on.is_gpu]
     joined_s = JOINED_S if case.ranks > 1 and problem.work != "collective" else 0.0
-    return problem.set_up_s[case.device != "cpu"] + joined_s
+    return problem.set_up_s[case.on.is_gpu] + joined_s
 
 
 def _tried_s(case: Case) -> float:
@@ -57,7 +57,7 @@ def _tried_s(case: Case) -> float:
 def sampled_s(case: Case) -> float:
     """How long a case may be sampled."""
     method = case.method
-    if case.device != "cpu":
+    if case.on.is_gpu:
         return min(METRICS_ON_GPU * method.min_time_s, method.max_time_s + method.min_time_s)
     return (method.min_time_s + method.max_time_s) / 2
 

@@ -156,7 +156,7 @@ class _Pairs:
             return bound
         if any(arm.neighbour for arm in self.study.arms):
             return "the neighbour of an arm would slow the others, too"
-        if case.ranks > 1 and case.device != "cpu":
+        if case.ranks > 1 and case.on.is_gpu:
             return "several ranks take part in a call, each with a GPU"
         return self._refused_ranks(cases) or case.why_alone() or self.alone.get(_shared(case))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.compare.machines import are_apart
+from primbench.devices import Device
 from primbench.spec.arm import Arm, in_words, settings_of
 from primbench.spec.settings import SETTINGS
 
@@ -48,4 +49,4 @@ def _too_small_quota(worker: Worker, ranks: int) -> float | None:
 
 
 def _cpus_used(worker: Worker) -> float:
-    return ENQUEUING_CPUS if worker.device != "cpu" else worker.placement.threads or 1
+    return ENQUEUING_CPUS if Device.parse(worker.device).is_gpu else worker.placement.threads or 1

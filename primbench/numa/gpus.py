@@ -10,6 +10,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from primbench.devices import nth_gpu
 from primbench.numa.topology import GpuPlace, Link
 from primbench.system.files import attempt, format_cpu_list, sysfs_address
 from primbench.system.nvml import ask, library
@@ -17,7 +18,7 @@ from primbench.system.nvml import ask, library
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from primbench.system.nvml import Device
+    from primbench.system.nvml import NvmlDevice
 
 # Read here by number: pynvml's NVML_P2P_CAPS_INDEX_READ is a tuple.
 _P2P_READ, _P2P_NVLINK = 0, 2
@@ -31,7 +32,7 @@ _MOST_NODES, _MOST_CPUS = 1024, 8192  # of any kernel: CONFIG_NODES_SHIFT, CONFI
 _ANCESTORS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 
 
-def gpu_places(devices: Sequence[Device]) -> list[GpuPlace]:
+def gpu_places(devices: Sequence[NvmlDevice]) -> list[GpuPlace]:
     """Each GPU's place by NVML alone."""
     boards = {address: each.board for each in devices if (address := attempt({}, "", partial(_address, each.board)))}
     return [_place(index, device, boards) for index, device in enumerate(devices)]
@@ -41,7 +42,7 @@ def _place(index: int, device: Any, boards: dict[str, Any]) -> GpuPlace:
     missing: dict[str, str] = {}
     read = {field: attempt(missing, field, partial(reader, device)) for field, reader in _READERS.items()}
     links = attempt(missing, "links", lambda: _links(read["pci_address"], device.board, boards, missing))
-    return GpuPlace(device=f"cuda:{index}", **read, links=links, missing=missing)
+    return GpuPlace(device=str(nth_gpu(index)), **read, links=links, missing=missing)
 
 
 def _address(board: Any) -> str:

@@ -36,6 +36,7 @@ from primbench.system.refused_calls import refused_calls_named
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from primbench.devices import Device
     from primbench.numa.topology import Node
 
 
@@ -67,10 +68,10 @@ class EffectivePlacement(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-def apply(placement: Placement, device: str, root: Path = Path("/")) -> EffectivePlacement:
+def apply(placement: Placement, device: Device, root: Path = Path("/")) -> EffectivePlacement:
     """Place this process. Call it before NumPy or a framework is imported and before any thread is started.
 
-    device: "cpu" or "cuda:N", for ``numa_node="auto"``. root: where /proc and /sys are read.
+    device: for ``numa_node="auto"``. root: where /proc and /sys are read.
     Raises PlacementError where what was asked for by number cannot be had; "auto" falls back with a reason.
     """
     check_cpus(placement)
@@ -108,7 +109,7 @@ def read_threads() -> int | None:
     return max((pool["num_threads"] for pool in threadpoolctl.threadpool_info()), default=None)
 
 
-def _node_of(placement: Placement, device: str, root: Path, reasons: dict[str, str]) -> Node | None:
+def _node_of(placement: Placement, device: Device, root: Path, reasons: dict[str, str]) -> Node | None:
     """The node of ``numa_node``, or None: none was asked for, or "auto" finds none and gives the reason."""
     asked = placement.numa_node
     if asked is None:
@@ -118,8 +119,8 @@ def _node_of(placement: Placement, device: str, root: Path, reasons: dict[str, s
     return attempt(reasons, "numa_node", lambda: _numa_node(_device_node(device, root), placement, root))
 
 
-def _device_node(device: str, root: Path) -> int:
-    if device == "cpu":
+def _device_node(device: Device, root: Path) -> int:
+    if not device.is_gpu:
         raise PlacementError("a CPU run has no device whose node it could take", {"numa_node": "auto"})
     address = nvml.pci_address(device)
     node = node_of_pci(address, root)

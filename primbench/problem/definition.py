@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from primbench.devices import Device
     from primbench.dtypes import Array
     from primbench.measurement import Measurement
     from primbench.problem.fields import Value
@@ -81,7 +82,7 @@ class Problem(ABC):
     """Whether a GPU can take part; where it cannot, a run that names no device is on the CPU."""
     sees_gpus: ClassVar[bool] = False
     """Whether processes that it starts may use GPUs, so that containers are handed them though the case is a CPU's."""
-    before: ClassVar[Mapping[str, Callable[[str], Value]]] = MappingProxyType({})
+    before: ClassVar[Mapping[str, Callable[[Device], Value]]] = MappingProxyType({})
     """Field -> what was so of a case on a device before there was that field, for results that were kept then."""
     work: ClassVar[Work] = "kernel"
     margin: ClassVar[float] = 0.01
@@ -202,8 +203,8 @@ class Problem(ABC):
         """Share by which its own time may differ between places without mattering; times of the host have another."""
         return self.margin
 
-    def on(self, device: str) -> Problem:
-        """This problem with what it leaves to the kind of device filled in. device: "cpu" or "cuda:N"."""
+    def on(self, device: Device) -> Problem:
+        """This problem with what it leaves to the kind of device filled in."""
         return self
 
     def probe(self, flop: int) -> Problem | None:
@@ -214,7 +215,7 @@ class Problem(ABC):
         return None
 
     @classmethod
-    def completed(cls, parameters: dict[str, Value], device: str) -> dict[str, Value]:
+    def completed(cls, parameters: dict[str, Value], device: Device) -> dict[str, Value]:
         """The parameters of a kept case on a device, with what was so of it before there was a field for that."""
         lacking = {name: was for name, was in cls.before.items() if name not in parameters}
         return parameters | {name: was(device) for name, was in lacking.items()} if lacking else parameters

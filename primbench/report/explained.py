@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
+from primbench.devices import Device
 from primbench.doctor.cause import listed
 from primbench.report.columns import PLACEMENT
 from primbench.report.document import Document, Note, Section, Table
@@ -110,7 +111,7 @@ def numbers(title: str, explained: Explained) -> Table:
             at_least(each),
             each.step_s,
             UNKNOWN if each.ratio is None else f"{AT_LEAST * each.is_least}{each.ratio:.3f}",
-            ON_CPU if explained.device == "cpu" else WHAT[each.name],
+            WHAT[each.name] if Device.parse(explained.device).is_gpu else ON_CPU,
         ]
         for each in explained.numbers
     ]

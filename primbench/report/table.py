@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from primbench.devices import Device
 from primbench.report.columns import Noise, columns_of
 from primbench.report.document import Column, Note, Table
 from primbench.report.layout import ROW
@@ -126,7 +127,7 @@ def _named(name: str, descriptions: set[str | None]) -> str:
 def _place(worker: Worker) -> str:
     """The memory node where one was bound, and the threads where they do the computing."""
     placement = worker.placement
-    counted = placement.threads if worker.device == "cpu" else None
+    counted = None if Device.parse(worker.device).is_gpu else placement.threads
     threads = f"{counted} thread{'s' * (counted > 1)}" if counted else ""
     nodes = placement.memory_nodes if placement.rung != "none" else None
     policy = f" {placement.memory_policy}" if placement.memory_policy != "bind" else ""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec.structs import replace
 
+from primbench.devices import Device
 from primbench.environment.fingerprint import Environment
 from primbench.environment.later import Later
 from primbench.errors import InvalidRequest
@@ -143,7 +144,7 @@ Line = Header | Worker | Record
 
 def model_of(worker: Worker) -> str | None:
     """The CPU's or the GPU's name."""
-    if worker.device.partition(":")[0] == "cpu":
+    if not Device.parse(worker.device).is_gpu:
         return worker.environment.machine.cpu_model
     gpu = worker.environment.devices.gpu(worker.device)
     return gpu.name if gpu else None
@@ -155,7 +156,7 @@ def as_it_was(record: Record) -> Record:
         record = replace(record, reason=in_short(record.reason))
     case = record.case
     try:
-        parameters = problem_class(case.primitive).completed(case.parameters, case.device)
+        parameters = problem_class(case.primitive).completed(case.parameters, case.on)
     except InvalidRequest:  # none that is installed here
         return record
     if parameters is case.parameters:

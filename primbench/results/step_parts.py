@@ -67,7 +67,7 @@ def measured_part(records: Sequence[Record]) -> Part:
     row = _row_of(case)
     label, calls = case.labels.get("label", case.primitive), int(case.labels.get("count", "1"))
     is_far = any(each.cache != each.case.method.cache for each in records)
-    if is_view and case.device != "cpu" and host_s is not None:  # which computes nothing
+    if is_view and case.on.is_gpu and host_s is not None:  # which computes nothing
         return Part(row, label, calls, 0.0, host_s, "", disturbances(records), is_far, 0.0)
     device_s, busy_s = (median_s(records, of) for of in (device_time, lambda found: found.busy_s))
     reason = "" if device_s is not None else why_unknown(records)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from primbench.devices import Device
 from primbench.results.step_parts import (
     OTHERS,
     Part,
@@ -142,7 +143,7 @@ def explained(
     calls += without_record(calls, captured)
     device = found[0].case.device
     whole = next(iter(by_case(found, WHOLE)), [])
-    taken = _on_cpu if device == "cpu" else _on_gpu
+    taken = _on_gpu if Device.parse(device).is_gpu else _on_cpu
     numbers, rows = taken(calls, whole, None if whole else steps)
     timed = None if whole else steps
     taken_apart = _explained(device, calls, whole, numbers, rows)

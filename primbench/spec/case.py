@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from primbench.devices import Device
 from primbench.errors import InvalidRequest, near
 from primbench.problem import Problem, Value, fields_of, in_field
 from primbench.quantities import Whole
@@ -46,6 +47,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What its arm has otherwise than the study's case, as that has it: a field of the problem, or one of OWN."""
 
     @property
+    def on(self) -> Device:
+        """The device."""
+        return Device.parse(self.device)
+
+    @property
     def ranks(self) -> int:
         """Processes that take part in a call: the field of that name, in problems that have it."""
         found = self.parameters.get("ranks", 1)
@@ -65,7 +71,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def sees_gpus(self) -> bool:
         """Whether a GPU may be used: the case's own, or by processes that it starts."""
         try:
-            return self.device != "cpu" or problem_class(self.primitive).sees_gpus
+            return self.on.is_gpu or problem_class(self.primitive).sees_gpus
         except InvalidRequest:
             return False
 
@@ -108,7 +114,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return {name: in_field(self.primitive, fields[name], word) for name, word in words.items()}
 
     def _filled_in(self, parameters: Mapping[str, Value]) -> dict[str, Value]:
-        return build(self.primitive, parameters).on(self.device).parameters()
+        return build(self.primitive, parameters).on(self.on).parameters()
 
     def _said(self) -> dict[str, Value]:
         """The parameters without those that the problem fills in by itself, from the others."""

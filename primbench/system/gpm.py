@@ -18,7 +18,7 @@ from primbench.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.system.nvml import Device
+    from primbench.system.nvml import NvmlDevice
 
 LEAST_S = 20e-3  # between two moments; what lies within is too short for shares of it to mean much
 _PERCENT, _MIB = 0.01, 2.0**20
@@ -41,7 +41,7 @@ ReadShares = Callable[[dict[str, str]], dict[str, float]]
 
 
 @contextmanager
-def shares(gpu: Device, missing: dict[str, str], names: Sequence[str] = NAMES) -> Iterator[ReadShares | None]:
+def shares(gpu: NvmlDevice, missing: dict[str, str], names: Sequence[str] = NAMES) -> Iterator[ReadShares | None]:
     """What tells them until the end of the block; None, with the reason for each in ``missing``, where nothing can."""
     with ExitStack() as samples:
         begun = attempt(missing, "gpm", lambda: _begun(gpu, names, samples))
@@ -50,7 +50,7 @@ def shares(gpu: Device, missing: dict[str, str], names: Sequence[str] = NAMES) -
         yield begun
 
 
-def _begun(gpu: Device, names: Sequence[str], samples: ExitStack) -> ReadShares:
+def _begun(gpu: NvmlDevice, names: Sequence[str], samples: ExitStack) -> ReadShares:
     """Raises LookupError."""
     if not ask("nvmlGpmQueryDeviceSupport", gpu.board).isSupportedDevice:
         raise LookupError("this GPU has no GPM counters: those before Hopper do not")
@@ -78,14 +78,14 @@ def _sample(samples: ExitStack) -> Any:
     return made
 
 
-def _take(gpu: Device, sample: Any) -> None:
+def _take(gpu: NvmlDevice, sample: Any) -> None:
     if gpu.handle is gpu.board:
         ask("nvmlGpmSampleGet", gpu.board, sample)
     else:
         ask("nvmlGpmMigSampleGet", gpu.board, ask("nvmlDeviceGetGpuInstanceId", gpu.handle), sample)
 
 
-def _between(gpu: Device, pair: list[Any], names: Sequence[str], missing: dict[str, str]) -> dict[str, float]:
+def _between(gpu: NvmlDevice, pair: list[Any], names: Sequence[str], missing: dict[str, str]) -> dict[str, float]:
     """What happened since the first of the pair was taken; the second is taken now, and the first one next time."""
     nvml = library()
     _take(gpu, pair[1])

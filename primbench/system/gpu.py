@@ -12,7 +12,8 @@ from primbench.system.meaning import Fact, facts_of
 from primbench.system.nvml import address_of, ask, find, library, read_fields
 
 if TYPE_CHECKING:
-    from primbench.system.nvml import Device
+    from primbench.devices import Device
+    from primbench.system.nvml import NvmlDevice
 
 _gpu = functools.partial(Fact, source="NVML", rule="gpu", layer="machine", of_others=False)
 
@@ -88,31 +89,31 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
 
 
-def identity(device: str) -> Gpu:
+def identity(device: Device) -> Gpu:
     """What "cuda:N" is and how it is set up. Never raises: ``missing["device"]`` says why there is none."""
     missing: dict[str, str] = {}
     gpu = attempt(missing, "device", lambda: find(device))
     return Gpu(missing=missing) if gpu is None else described(gpu)
 
 
-def described(gpu: Device) -> Gpu:
+def described(gpu: NvmlDevice) -> Gpu:
     """What it is and how it is set up. Never raises."""
     missing: dict[str, str] = {}
     return Gpu(**read_fields({name: fact.value for name, fact in facts_of(Gpu).items()}, gpu, missing), missing=missing)
 
 
-def pcie_replays(gpu: Device) -> int:
+def pcie_replays(gpu: NvmlDevice) -> int:
     """Transfers over PCIe that had to be repeated, since the driver was loaded. Raises LookupError."""
     return int(ask("nvmlDeviceGetPcieReplayCounter", gpu.board))
 
 
-def ecc_errors_uncorrected(gpu: Device) -> int:
+def ecc_errors_uncorrected(gpu: NvmlDevice) -> int:
     """Memory errors that were seen and not mended, since the driver was loaded. Raises LookupError."""
     kind, since = library().NVML_MEMORY_ERROR_TYPE_UNCORRECTED, library().NVML_VOLATILE_ECC
     return int(ask("nvmlDeviceGetTotalEccErrors", gpu.board, kind, since))
 
 
-def _repair_pending(gpu: Device) -> bool:
+def _repair_pending(gpu: NvmlDevice) -> bool:
     try:
         return bool(ask("nvmlDeviceGetRemappedRows", gpu.board)[2])
     except LookupError:  # before Ampere whole pages are retired

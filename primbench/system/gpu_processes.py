@@ -15,12 +15,12 @@ from primbench.system.processes import folder_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from primbench.system.nvml import Device
+    from primbench.system.nvml import NvmlDevice
 
 _FILE = re.compile(r"/dev/nvidia([0-9]{1,4})")
 
 
-def processes_on(gpu: Device) -> dict[int, GpuProcess]:
+def processes_on(gpu: NvmlDevice) -> dict[int, GpuProcess]:
     """Every process with a context on the GPU, under the number that the driver gives it here. Raises LookupError."""
     listed = list(ask("nvmlDeviceGetComputeRunningProcesses", gpu.handle))
     for others in ("nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses"):
@@ -29,7 +29,7 @@ def processes_on(gpu: Device) -> dict[int, GpuProcess]:
     return {each.pid: GpuProcess(pid=each.pid, memory_bytes=each.usedGpuMemory) for each in listed}
 
 
-def devices_of(root: Path, pid: int = 0) -> tuple[Device, ...]:
+def devices_of(root: Path, pid: int = 0) -> tuple[NvmlDevice, ...]:
     """Of this process, 0, what CUDA will show it; of another one the boards on which it has a context, or has open.
 
     A process that has no context yet has every board open that it may use. Raises PlacementError where NVML cannot be

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from primbench.devices import CUDA, Device, nth_gpu
 from primbench.errors import InvalidRequest, PlacementError
 from primbench.system.files import attempt, sysfs_address
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Device:
+class NvmlDevice:
     """NVML handles: of what CUDA sees, and of the board it is on; they differ for a MIG instance."""
 
     handle: Any
@@ -33,13 +34,13 @@ def device_count() -> int:
     return len(visible_devices())
 
 
-def pci_address(device: str) -> str:
+def pci_address(device: Device) -> str:
     """The address of "cuda:N" as sysfs writes it. Raises PlacementError where it cannot be had."""
     board = find(device).board
     try:
         return address_of(board)
     except LookupError as error:
-        raise PlacementError(f"{error}", {"device": device}) from None
+        raise PlacementError(f"{error}", {"device": f"{device}"}) from None
 
 
 def ask(function: str, *arguments: Any) -> Any:
@@ -76,21 +77,20 @@ def library() -> Any:
     return pynvml
 
 
-def find(device: str) -> Device:
+def find(device: Device) -> NvmlDevice:
     """The handles of "cuda:N". Raises InvalidRequest for another name, PlacementError where there is none."""
-    found = re.fullmatch(r"cuda:([0-9]+)", device, re.ASCII)
-    if found is None:
-        raise InvalidRequest(f"device {device!r}: expected cuda:0, cuda:1, ...")
+    if device.kind != CUDA:
+        raise InvalidRequest(f"device {device.kind!r}: expected cuda:0, cuda:1, ...")
     devices = visible_devices()
-    if int(found[1]) >= len(devices):
-        names = ", ".join(f"cuda:{index}" for index in range(len(devices))) or "none"
+    if device.index >= len(devices):
+        names = ", ".join(str(nth_gpu(index)) for index in range(len(devices))) or "none"
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         because = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible})"
-        raise PlacementError(f"the GPUs to be seen here are {names}{because}", {"device": device})
-    return devices[int(found[1])]
+        raise PlacementError(f"the GPUs to be seen here are {names}{because}", {"device": f"{device}"})
+    return devices[device.index]
 
 
-def visible_devices() -> tuple[Device, ...]:
+def visible_devices() -> tuple[NvmlDevice, ...]:
     """What CUDA will see, in its order. Raises PlacementError where NVML cannot be used."""
     try:
         return _select(os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDA_DEVICE_ORDER"))
@@ -98,19 +98,19 @@ def visible_devices() -> tuple[Device, ...]:
         raise PlacementError(f"GPUs cannot be found: {error}") from None
 
 
-def boards() -> list[Device]:
+def boards() -> list[NvmlDevice]:
     """All that this place shows, in NVML's order. Raises LookupError, and PlacementError where NVML cannot be used."""
     handles = [ask("nvmlDeviceGetHandleByIndex", index) for index in range(ask("nvmlDeviceGetCount"))]
-    return [Device(handle, handle) for handle in handles]
+    return [NvmlDevice(handle, handle) for handle in handles]
 
 
 @functools.cache
-def _select(visible: str | None, order: str | None) -> tuple[Device, ...]:
+def _select(visible: str | None, order: str | None) -> tuple[NvmlDevice, ...]:
     """CUDA's devices in CUDA's order: CUDA C++ Programming Guide, "CUDA Environment Variables"."""
     there = boards()
     if visible is None:
         return _at_once(_in_cuda_order(there, order))
-    chosen: list[Device] = []
+    chosen: list[NvmlDevice] = []
     for entry in visible.split(","):
         device = _named(entry.strip(), there, order)
         if device is None:  # CUDA ignores what follows the first entry it does not know
@@ -119,7 +119,7 @@ def _select(visible: str | None, order: str | None) -> tuple[Device, ...]:
     return _at_once(chosen)
 
 
-def _named(entry: str, boards: list[Device], order: str | None) -> Device | None:
+def _named(entry: str, boards: list[NvmlDevice], order: str | None) -> NvmlDevice | None:
     """The device that one entry of CUDA_VISIBLE_DEVICES means: a number, or the start of a UUID."""
     if re.fullmatch(r"[0-9]{1,4}", entry, re.ASCII):
         return _in_cuda_order(boards, order)[int(entry)] if int(entry) < len(boards) else None
@@ -131,7 +131,7 @@ def _named(entry: str, boards: list[Device], order: str | None) -> Device | None
     return matching[0] if len(matching) == 1 else None
 
 
-def _in_cuda_order(boards: list[Device], order: str | None) -> list[Device]:
+def _in_cuda_order(boards: list[NvmlDevice], order: str | None) -> list[NvmlDevice]:
     """CUDA puts the fastest first unless told to go by PCI address, as NVML does; equal if all are alike."""
     certain = len(boards) < 2 or order == "PCI_BUS_ID"
     if not certain and len({ask("nvmlDeviceGetName", board.handle) for board in boards}) > 1:
@@ -142,7 +142,7 @@ def _in_cuda_order(boards: list[Device], order: str | None) -> list[Device]:
     return boards
 
 
-def _at_once(chosen: list[Device]) -> tuple[Device, ...]:
+def _at_once(chosen: list[NvmlDevice]) -> tuple[NvmlDevice, ...]:
     """A process sees one MIG instance and nothing beside it: MIG User Guide, "CUDA Device Enumeration"."""
     instances = [
         instance
@@ -152,18 +152,20 @@ def _at_once(chosen: list[Device]) -> tuple[Device, ...]:
     return tuple(instances[:1] or chosen)
 
 
-def _mig_instances(board: Any) -> list[Device]:
+def _mig_instances(board: Any) -> list[NvmlDevice]:
     instances = []
     with contextlib.suppress(LookupError):  # a board without MIG
         for slot in range(ask("nvmlDeviceGetMaxMigDeviceCount", board)):
             with contextlib.suppress(LookupError):  # an empty slot
-                instances.append(Device(ask("nvmlDeviceGetMigDeviceHandleByIndex", board, slot), board))
+                instances.append(NvmlDevice(ask("nvmlDeviceGetMigDeviceHandleByIndex", board, slot), board))
     return instances
 
 
-def read_fields(fields: dict[str, Callable[[Device], Any]], gpu: Device, missing: dict[str, str]) -> dict[str, Any]:
+def read_fields(
+    fields: dict[str, Callable[[NvmlDevice], Any]], device: NvmlDevice, missing: dict[str, str]
+) -> dict[str, Any]:
     """What each reader finds; None for those that fail, with the reason in ``missing``."""
-    return {field: attempt(missing, field, functools.partial(read, gpu)) for field, read in fields.items()}
+    return {field: attempt(missing, field, functools.partial(read, device)) for field, read in fields.items()}
 
 
 def address_of(board: Any) -> str:

@@ -56,7 +56,7 @@ class Alone:
         """
         setup = self._setup()
         check_memory(self._backend, self._problem)
-        if self._backend.device == "cpu":
+        if not self._backend.device.is_gpu:
             check_affordable(self._backend, self._problem, self._method, phases.clock, setup)
             phases.end("estimate")
 

@@ -225,7 +225,7 @@ def _counting(method: Method) -> Callable[..., HostReading | None]:
 
 def make_second_context(backend: Backend, method: Method) -> None:
     """Of a GPU, where a timer will visit it, and before memory is asked for: else the first case would find more."""
-    if backend.device != "cpu" and not method.dry_run:
+    if backend.device.is_gpu and not method.dry_run:
         cast("CudaBackend", backend).second_context.visit()
 
 
@@ -235,7 +235,7 @@ def timer_on(
     """None where nothing is to be timed. copies: of the step on other memory, for a GPU's own time."""
     if method.dry_run:
         return None
-    if backend.device == "cpu":
+    if not backend.device.is_gpu:
         return CpuTimer(calls, method, pace)
     from primbench.timing.cuda import CudaTimer
 

@@ -125,7 +125,7 @@ class Together:
             setup_of(problem.primitive, backend.name, self._kernel)
             self._sets = int(group.agree(input_sets(backend, problem, self._method), max))
             # The ranks of a host take their memory at the same time; how many there are on this one is not known.
-            check_memory(backend, problem, self._sets * (group.size if backend.device == "cpu" else 1))
+            check_memory(backend, problem, self._sets * (1 if backend.device.is_gpu else group.size))
             group.agree()
 
     def pace(self, clock: Clock) -> Pace:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from primbench.backends import CudaBackend
+    from primbench.devices import Device
     from primbench.spec.method import Method
     from primbench.timing.calls import CallLoop
     from primbench.timing.sampling import Take
@@ -170,7 +171,7 @@ def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, pace: 
     return device_s, replace(gpu, energy_j=after_j - before_j, energy_time_s=energy_time_s)
 
 
-def _energy_j(device: str, method: Method, pace: Pace) -> tuple[float | None, str | None]:
+def _energy_j(device: Device, method: Method, pace: Pace) -> tuple[float | None, str | None]:
     """The board's counter, or None and why it says nothing of these calls."""
     if pace.has_others:
         return None, "the board counts the energy of all processes that took turns"

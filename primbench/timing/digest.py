@@ -35,7 +35,7 @@ _ROWS = 256  # a million words, for fewer of which a thread does not pay
 
 def digest_of(backend: Backend, output: Any) -> str:
     """Of what a step returned, in whichever of the forms of an output; of a GPU's array made there, if that goes."""
-    is_there = backend.device != "cpu" and not hasattr(output, "poison") and not is_host_array(output)
+    is_there = backend.device.is_gpu and not hasattr(output, "poison") and not is_host_array(output)
     made_there = of_device(backend, output) if is_there else None
     return of_host(on_host(backend, output)) if made_there is None else made_there
 

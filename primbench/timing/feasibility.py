@@ -32,13 +32,13 @@ def check_memory(backend: Backend, problem: Problem, sets: int = 1) -> None:
         if need > SMALL_BYTES and need > (free_bytes := free()):
             raise UnsupportedCase(f"needs {format_bytes(need)}, {format_bytes(free_bytes)} free on {where}")
 
-    if backend.device == "cpu":
+    if not backend.device.is_gpu:
         check((sets + 1) * problem.memory_bytes(), memory.available_memory_bytes, "this host")
         return
     from primbench.cuda import driver
 
     check(problem.memory_bytes(), memory.available_memory_bytes, "this host")
-    check(sets * problem.memory_bytes(), driver.free_memory_bytes, backend.device)
+    check(sets * problem.memory_bytes(), driver.free_memory_bytes, str(backend.device))
 
 
 def check_affordable(backend: Backend, problem: Problem, method: Method, clock: Clock, setup: Setup) -> None:

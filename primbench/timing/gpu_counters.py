@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from primbench.devices import Device
 from primbench.measurement.readings import GpuProcess, GpuReading
 from primbench.system.files import attempt
 from primbench.system.gpu import ecc_errors_uncorrected, pcie_replays
 from primbench.system.gpu_processes import processes_on
 from primbench.system.namespaces import FIRST_NAMESPACES
-from primbench.system.nvml import Device, ask, find, library, read_fields
+from primbench.system.nvml import NvmlDevice, ask, find, library, read_fields
 from primbench.system.processes import ancestors, parent
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class GpuCounters(msgspec.Struct, frozen=True, kw_only=True):
     held_back_s: time in which its clocks were held down, by what did so.
     """
 
-    device: str
+    device: Device
     root: Path
     foreign_processes: dict[int, GpuProcess] | None = None
     held_back_s: dict[str, float] | None = None
@@ -42,8 +43,8 @@ class GpuCounters(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
 
 
-def start(device: str, root: Path = Path("/")) -> GpuCounters:
-    """Look at "cuda:N" before a case. Never raises. root: where /proc is found.
+def start(device: Device, root: Path = Path("/")) -> GpuCounters:
+    """Look at a GPU before a case. Never raises. root: where /proc is found.
 
     The first call for a device makes every call of this module, since the driver takes 0.2 to 9 ms for the first of
     each.
@@ -88,20 +89,20 @@ def _difference(before: int | None, now: int | None) -> int | None:
     return None if before is None or now is None else now - before
 
 
-def read_load(device: str) -> GpuReading:
+def read_load(device: Device) -> GpuReading:
     """Clocks, power, temperature and what holds the clocks back, now. Never raises: ``missing`` has the reasons."""
     missing: dict[str, str] = {}
     gpu = attempt(missing, "device", lambda: find(device))
     return GpuReading(missing=missing) if gpu is None else load_of(gpu)
 
 
-def load_of(gpu: Device) -> GpuReading:
+def load_of(gpu: NvmlDevice) -> GpuReading:
     """The same of a GPU that was found."""
     missing: dict[str, str] = {}
     return GpuReading(**read_fields(_LOAD, gpu, missing), missing=missing)
 
 
-def energy_j(device: str) -> tuple[float | None, str | None]:
+def energy_j(device: Device) -> tuple[float | None, str | None]:
     """The board's energy counter and None, or None and why it cannot be read. Only differences mean anything."""
     missing: dict[str, str] = {}
     energy = attempt(missing, "energy_j", lambda: _energy_j(find(device)))
@@ -109,12 +110,12 @@ def energy_j(device: str) -> tuple[float | None, str | None]:
 
 
 @functools.cache
-def _primed(gpu: Device) -> Device:
+def _primed(gpu: NvmlDevice) -> NvmlDevice:
     read_fields(_LOAD | _COUNTERS | {"energy_j": _energy_j, "processes": processes_on}, gpu, {})
     return gpu
 
 
-def _foreign_processes(gpu: Device, root: Path) -> dict[int, GpuProcess]:
+def _foreign_processes(gpu: NvmlDevice, root: Path) -> dict[int, GpuProcess]:
     """Other processes that hold the GPU, by their number. Raises LookupError where that cannot be told.
 
     Drivers list the numbers that processes have outside of a container, or leave out those that are not in it; that
@@ -153,7 +154,7 @@ def _is_own(pid: int, root: Path) -> bool:
     return False
 
 
-def held_back_s(gpu: Device) -> dict[str, float]:
+def held_back_s(gpu: NvmlDevice) -> dict[str, float]:
     """Seconds since the driver was loaded in which each policy held the clocks down; NVML counts nanoseconds."""
     fields = ask("nvmlDeviceGetFieldValues", gpu.board, [getattr(library(), name) for name in _POLICIES.values()])
     found = {
@@ -166,16 +167,16 @@ def held_back_s(gpu: Device) -> dict[str, float]:
     return found
 
 
-def _energy_j(gpu: Device) -> float:
+def _energy_j(gpu: NvmlDevice) -> float:
     return float(ask("nvmlDeviceGetTotalEnergyConsumption", gpu.board) * 1e-3)
 
 
-def clock_hz(gpu: Device, clock: str) -> float:
+def clock_hz(gpu: NvmlDevice, clock: str) -> float:
     """At this moment. clock: by the name of NVML's constant."""
     return float(ask("nvmlDeviceGetClockInfo", gpu.board, getattr(library(), clock)) * 1e6)
 
 
-def _power_w(gpu: Device) -> float:
+def _power_w(gpu: NvmlDevice) -> float:
     """Power at this moment.
 
     GetPowerUsage is a mean over 1 s on GPUs that have the instant field, and instant on older ones: NVML API
@@ -187,7 +188,7 @@ def _power_w(gpu: Device) -> float:
     return float(ask("nvmlDeviceGetPowerUsage", gpu.board) * 1e-3)
 
 
-def _clocks_event_reasons(gpu: Device) -> list[str]:
+def _clocks_event_reasons(gpu: NvmlDevice) -> list[str]:
     mask = ask("nvmlDeviceGetCurrentClocksEventReasons", gpu.board)
     bits = [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
     return [_reason_names().get(bit, f"reason {bit:#x}") for bit in bits]
@@ -212,13 +213,13 @@ _POLICIES = {
     "sync boost": "NVML_FI_DEV_PERF_POLICY_SYNC_BOOST",
 }
 
-_COUNTERS: dict[str, Callable[[Device], Any]] = {
+_COUNTERS: dict[str, Callable[[NvmlDevice], Any]] = {
     "held_back_s": held_back_s,
     "pcie_replays": pcie_replays,
     "ecc_errors_uncorrected": ecc_errors_uncorrected,
 }
 
-_LOAD: dict[str, Callable[[Device], Any]] = {
+_LOAD: dict[str, Callable[[NvmlDevice], Any]] = {
     "sm_clock_hz": lambda gpu: clock_hz(gpu, "NVML_CLOCK_SM"),
     "memory_clock_hz": lambda gpu: clock_hz(gpu, "NVML_CLOCK_MEM"),
     "power_w": _power_w,

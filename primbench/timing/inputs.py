@@ -66,7 +66,7 @@ def elsewhere(backend: Backend, problem: Problem, inputs: Sequence[Array], setup
     same memory always the same. Processes that follow one another are given the same memory, those that live side by
     side are not.
     """
-    if backend.device == "cpu" or problem.bytes_moved() is None:
+    if not backend.device.is_gpu or problem.bytes_moved() is None:
         return []
     if problem.memory_bytes() > last_level_cache_bytes(backend):
         return []
@@ -104,7 +104,7 @@ class FirstCalls(NamedTuple):
 
 def first_calls(backend: Backend, steps: Sequence[Step]) -> FirstCalls:
     """Call every step once, which loads and tunes what is lazy."""
-    listening = getattr(backend, "taken", None) if backend.device == "cpu" else None
+    listening = None if backend.device.is_gpu else getattr(backend, "taken", None)
     with listening() if listening else nullcontext([]) as heard:
         output = steps[0]() if steps else None
         extents = extents_of(backend, [output])
@@ -153,7 +153,7 @@ def cold_sets(set_bytes: int, cache_bytes: int) -> int:
 
 def last_level_cache_bytes(backend: Backend) -> int:
     """Size of the cache nearest to memory: a GPU's L2, or those of the CPUs that this process may use, together."""
-    if backend.device == "cpu":
+    if not backend.device.is_gpu:
         return memory.last_level_cache_bytes()
     from primbench.cuda import driver
 

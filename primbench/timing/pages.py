@@ -65,7 +65,7 @@ def extents_of(backend: Backend, arrays: Sequence[Any]) -> list[HostExtent]:
 
     Their places alone: what is kept would be memory that the case otherwise gives back.
     """
-    if backend.device != "cpu":
+    if backend.device.is_gpu:
         return []
     return [extent_of(on_host(backend, array)) for array in arrays if hasattr(array, "dtype")]
 

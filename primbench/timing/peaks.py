@@ -27,7 +27,7 @@ def start(backend: Backend, root: Path = Path("/")) -> Marks:
     attempt(missing, "host_peak_bytes", lambda: (root / "proc/self/clear_refs").write_text(_RESET_PEAK))
     torch = attempt(missing, "gpu_allocated_peak_bytes", lambda: _torch(backend))
     if torch is not None:
-        torch.reset_peak_memory_stats(backend.device)
+        torch.reset_peak_memory_stats(str(backend.device))
     return Marks(backend, root, missing)
 
 
@@ -36,14 +36,14 @@ def since(marks: Marks, missing: dict[str, str]) -> dict[str, int | None]:
     missing |= marks.missing
     fields = {
         "host_peak_bytes": lambda: labelled_bytes(marks.root / "proc/self/status", "VmHWM"),
-        "gpu_allocated_peak_bytes": lambda: int(_torch(marks.backend).max_memory_allocated(marks.backend.device)),
+        "gpu_allocated_peak_bytes": lambda: int(_torch(marks.backend).max_memory_allocated(str(marks.backend.device))),
     }
     return {name: None if name in marks.missing else attempt(missing, name, read) for name, read in fields.items()}
 
 
 def _torch(backend: Backend) -> Any:
     """What keeps the mark of torch's allocator. Raises LookupError where another one serves this backend."""
-    if backend.device == "cpu":
+    if not backend.device.is_gpu:
         raise LookupError("the case ran on the CPU")
     if backend.name != "torch":
         raise LookupError(f"only torch's allocator keeps such a mark, and {backend.name} has its own")

@@ -17,6 +17,7 @@ from primbench.timing.cpu_probe import Loop, Queue, ReadBetween
 from primbench.timing.phases import Phases
 
 if TYPE_CHECKING:
+    from primbench.devices import Device
     from primbench.measurement.readings import Turns
     from primbench.spec.method import Method
     from primbench.timing.calls import CallLoop
@@ -101,7 +102,7 @@ class Pace:
     def begin(self) -> None:
         """A barrier: return in all ranks at the same moment; alone, at once."""
 
-    def in_place(self, calls: CallLoop, device: str) -> AbstractContextManager[None]:
+    def in_place(self, calls: CallLoop, device: Device) -> AbstractContextManager[None]:
         """Where calls are made from inside."""
         return nullcontext()
 

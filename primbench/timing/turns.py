@@ -22,6 +22,7 @@ from primbench.timing.sampling import CLOCK, MIN_TURNS, Clock, Pace
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from primbench.devices import Device
     from primbench.timing.calls import CallLoop
     from primbench.timing.sampling import Stopped, StoppingRule
 
@@ -103,13 +104,13 @@ class InTurn(Pace):
         return is_over
 
     @contextlib.contextmanager
-    def in_place(self, calls: CallLoop, device: str) -> Iterator[None]:
+    def in_place(self, calls: CallLoop, device: Device) -> Iterator[None]:
         """This thread on the CPU that all processes call from, unless calls are shared out to other threads.
 
         Those would be woken on the same CPU, and have to wait for it. What others allow this thread meanwhile stays.
         """
         before = os.sched_getaffinity(0)
-        if self._cpu is not None and device == "cpu" and (calls.are_processes or _are_shared_out(calls)):
+        if self._cpu is not None and not device.is_gpu and (calls.are_processes or _are_shared_out(calls)):
             self._cpu = None
         if self._cpu not in before:
             self._cpu = None

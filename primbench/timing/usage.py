@@ -22,7 +22,8 @@ from primbench.timing.gpu_counters import clock_hz, held_back_s, unlisted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.system.nvml import Device
+    from primbench.devices import Device
+    from primbench.system.nvml import NvmlDevice
 
 T = TypeVar("T")
 
@@ -31,8 +32,8 @@ UsageReader = Callable[[dict[str, str]], Mapping[str, float | None]]
 
 
 @contextmanager
-def readers(pid: int, device: str, missing: dict[str, str], root: Path = Path("/")) -> Iterator[list[UsageReader]]:
-    """For a process and "cpu" or "cuda:N", each with its own cost. missing: why there is none for a series."""
+def readers(pid: int, device: Device, missing: dict[str, str], root: Path = Path("/")) -> Iterator[list[UsageReader]]:
+    """For a process and a device, each with its own cost. missing: why there is none for a series."""
     found = [
         _reader("host_rss_bytes", lambda: rss_bytes(pid, root)),
         _reader("host_pss_bytes", lambda: pss_bytes(pid, root)),
@@ -40,7 +41,7 @@ def readers(pid: int, device: str, missing: dict[str, str], root: Path = Path("/
     usage = attempt(missing, "group_bytes", lambda: group_usage(root))
     if usage is not None:
         found.append(_reader("group_bytes", partial(read_number, usage)))
-    if device == "cpu":
+    if not device.is_gpu:
         yield found
         return
     gpu = attempt(missing, "device", lambda: find(device))
@@ -88,7 +89,7 @@ def _of_each(pid: int, root: Path, read: Callable[[Path], T]) -> list[T]:
     return found
 
 
-def held_back(gpu: Device) -> UsageReader:
+def held_back(gpu: NvmlDevice) -> UsageReader:
     """Of the time since it was asked before, the share in which a policy held the clocks down; None the first time."""
     name = "held_back_fraction"
     before: tuple[float, dict[str, float]] | None = None
@@ -106,7 +107,7 @@ def held_back(gpu: Device) -> UsageReader:
     return read
 
 
-def gpu_process_bytes(gpu: Device, pid: int, root: Path = Path("/")) -> int:
+def gpu_process_bytes(gpu: NvmlDevice, pid: int, root: Path = Path("/")) -> int:
     """What a process and its descendants hold of the GPU's memory. Raises LookupError where the driver hides it."""
     holding = processes_on(gpu)
     own = [holding[each] for each in _of_each(pid, root, lambda folder: int(folder.name)) if each in holding]
@@ -118,7 +119,7 @@ def gpu_process_bytes(gpu: Device, pid: int, root: Path = Path("/")) -> int:
     return sum(told)
 
 
-_OF_GPU: dict[str, Callable[[Device], Any]] = {
+_OF_GPU: dict[str, Callable[[NvmlDevice], Any]] = {
     "gpu_device_bytes": lambda gpu: ask("nvmlDeviceGetMemoryInfo", gpu.handle).used,
     "nvml_gpu_fraction": lambda gpu: ask("nvmlDeviceGetUtilizationRates", gpu.handle).gpu * 0.01,
     "nvml_memory_fraction": lambda gpu: ask("nvmlDeviceGetUtilizationRates", gpu.handle).memory * 0.01,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from primbench.devices import Device
 from primbench.distributed.child import Child, readable
 from primbench.errors import WorkerError
 from primbench.measurement.over_time import MOST_SAMPLES, SERIES, OverTime, Series
@@ -55,9 +56,9 @@ def watched(backend: Backend, why_not: str | None, missing: dict[str, str]) -> I
         watcher.end()
 
 
-def _started(device: str) -> Child:
+def _started(device: Device) -> Child:
     """The watcher, once it is about to take its first sample. Raises WorkerError."""
-    watcher = Child("watcher", "primbench.timing.watcher", [str(os.getpid()), device], verbose=False)
+    watcher = Child("watcher", "primbench.timing.watcher", [str(os.getpid()), str(device)], verbose=False)
     try:
         if (line := _line(watcher)) != READY:
             raise WorkerError(f"what starts with the watcher's Python printed {line[:60].decode(errors='replace')!a}")
@@ -136,7 +137,7 @@ class Source:
 
 
 def main() -> None:
-    parent, device = int(sys.argv[1]), sys.argv[2]
+    parent, device = int(sys.argv[1]), Device.parse(sys.argv[2])
     missing: dict[str, str] = {}
     with readers(parent, device, missing) as found:
         for read in found:

@@ -18,7 +18,7 @@ from primbench.doctor.job import GpuUse
 from primbench.system import gpm
 from primbench.system.files import attempt
 from primbench.system.gpu_processes import processes_on
-from primbench.system.nvml import Device, ask, boards, library, read_fields
+from primbench.system.nvml import NvmlDevice, ask, boards, library, read_fields
 from primbench.system.pci import link_bytes_per_s
 from primbench.timing.gpu_counters import load_of
 
@@ -49,10 +49,10 @@ class GpuReader:
     once, and others' boards, once the job has its own, every few seconds.
     """
 
-    def __init__(self, there: Sequence[Device], samples: ExitStack) -> None:
+    def __init__(self, there: Sequence[NvmlDevice], samples: ExitStack) -> None:
         self._there, self._samples = there, samples
-        self._known: dict[Device, _Known] = {}
-        self._held: list[Device] = []
+        self._known: dict[NvmlDevice, _Known] = {}
+        self._held: list[NvmlDevice] = []
         self._asked_s, self._pids = -math.inf, frozenset[int]()
 
     def __call__(self, pids: Collection[int]) -> list[GpuUse]:
@@ -61,7 +61,7 @@ class GpuReader:
         self._held = [*held]
         return [self._use(gpu, there, pids) for gpu, there in held.items()]
 
-    def _asked(self, pids: frozenset[int]) -> Sequence[Device]:
+    def _asked(self, pids: frozenset[int]) -> Sequence[NvmlDevice]:
         """Of all boards a process that has just come may hold one."""
         is_due = time.monotonic() - self._asked_s >= ASK_AGAIN_S
         if self._held and not is_due and pids <= self._pids:
@@ -69,20 +69,20 @@ class GpuReader:
         self._asked_s, self._pids = time.monotonic(), pids
         return self._there
 
-    def _use(self, gpu: Device, there: dict[int, GpuProcess], pids: Collection[int]) -> GpuUse:
+    def _use(self, gpu: NvmlDevice, there: dict[int, GpuProcess], pids: Collection[int]) -> GpuUse:
         if gpu not in self._known:
             self._known[gpu] = _known(gpu, self._samples)
         return _use(gpu, there, pids, self._known[gpu])
 
 
-def _known(gpu: Device, samples: ExitStack) -> _Known:
+def _known(gpu: NvmlDevice, samples: ExitStack) -> _Known:
     missing: dict[str, str] = {}
     unknown: dict[str, str] = {}
     facts = {"uuid": ask("nvmlDeviceGetUUID", gpu.handle), **read_fields(_FACTS, gpu, missing)}
     return _Known(facts, samples.enter_context(gpm.shares(gpu, unknown, gpm.EVERY)), unknown, missing)
 
 
-def _use(gpu: Device, there: dict[int, GpuProcess], pids: Collection[int], known: _Known) -> GpuUse:
+def _use(gpu: NvmlDevice, there: dict[int, GpuProcess], pids: Collection[int], known: _Known) -> GpuUse:
     missing = dict(known.missing)
     load = load_of(gpu)
     reasons = load.clocks_event_reasons
@@ -100,7 +100,7 @@ def _use(gpu: Device, there: dict[int, GpuProcess], pids: Collection[int], known
     )
 
 
-def _usage(gpu: Device, missing: dict[str, str]) -> dict[str, Any]:
+def _usage(gpu: NvmlDevice, missing: dict[str, str]) -> dict[str, Any]:
     """Two fields of each answer."""
     calls = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo")
     rates, memory = (cache(partial(ask, call, gpu.handle)) for call in calls)
@@ -114,7 +114,7 @@ def _usage(gpu: Device, missing: dict[str, str]) -> dict[str, Any]:
 
 
 def _counted(
-    gpu: Device, shares: gpm.ReadShares | None, unknown: Mapping[str, str], missing: dict[str, str]
+    gpu: NvmlDevice, shares: gpm.ReadShares | None, unknown: Mapping[str, str], missing: dict[str, str]
 ) -> dict[str, Any]:
     """By GPM; what went over PCIe else by NVML, which looks at 20 ms of it."""
     reasons = dict(unknown)
@@ -129,13 +129,13 @@ _PERCENT = 100
 _THROUGHPUT_UNIT_BYTES = 1024  # nvmlDeviceGetPcieThroughput counts KB of as many, over 20 ms
 
 
-def _throughput(counter: str) -> Callable[[Device], float]:
+def _throughput(counter: str) -> Callable[[NvmlDevice], float]:
     return lambda gpu: (
         _THROUGHPUT_UNIT_BYTES * ask("nvmlDeviceGetPcieThroughput", gpu.board, getattr(library(), counter))
     )
 
 
-def _link_bytes_per_s(gpu: Device) -> float:
+def _link_bytes_per_s(gpu: NvmlDevice) -> float:
     generation = ask("nvmlDeviceGetMaxPcieLinkGeneration", gpu.board)  # an idle link may be at a lower one
     return link_bytes_per_s(generation, ask("nvmlDeviceGetCurrPcieLinkWidth", gpu.board))
 
@@ -149,11 +149,11 @@ _OF_GPM = {
     "nvlink_sent_bytes_per_s": "nvlink_tx_bytes_per_s",
     "nvlink_received_bytes_per_s": "nvlink_rx_bytes_per_s",
 }
-_SAMPLED: dict[str, Callable[[Device], Any]] = {
+_SAMPLED: dict[str, Callable[[NvmlDevice], Any]] = {
     "pcie_sent_bytes_per_s": _throughput("NVML_PCIE_UTIL_TX_BYTES"),
     "pcie_received_bytes_per_s": _throughput("NVML_PCIE_UTIL_RX_BYTES"),
 }
-_FACTS: dict[str, Callable[[Device], Any]] = {
+_FACTS: dict[str, Callable[[NvmlDevice], Any]] = {
     "name": lambda gpu: ask("nvmlDeviceGetName", gpu.handle),
     "sm_clock_max_hz": lambda gpu: ask("nvmlDeviceGetMaxClockInfo", gpu.board, library().NVML_CLOCK_SM) * 1e6,
     "pcie_link_bytes_per_s": _link_bytes_per_s,

@@ -25,7 +25,7 @@ def too_many_or_few(case: Case, world: World | None, arm: Arm | None, gpus: int 
 
 
 def _too_many_here(case: Case, arm: Arm | None, gpus: int | None) -> str | None:
-    if case.device != "cpu" and gpus is not None and case.ranks > gpus:
+    if case.on.is_gpu and gpus is not None and case.ranks > gpus:
         return f"{case.ranks} ranks need {case.ranks} GPUs, and see {gpus}: fewer ranks, or device=cpu"
     held = [value for row, value in (asked(arm, "group") if arm else ()) if ("limits", "cpus_allowed") in row.shows]
     cpus = len(case.placement.cpus or next(iter(held), None) or os.sched_getaffinity(0))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from primbench.backends import gpu_number
+from primbench.devices import Device
 from primbench.distributed import networks
 from primbench.distributed.channel import Channel
 from primbench.distributed.group import Group, Refused, host_identity
@@ -37,22 +38,25 @@ def come_together(group: Group, start: Start, local_rank: int) -> str | None:
     """
     if start.network is not None:
         networks.join(group, start.network)
-    return start.device if group.size == 1 else agree_on_devices(group, str(start.device), local_rank)
+    if group.size == 1:
+        return start.device
+    return str(agree_on_devices(group, Device.parse(str(start.device)), local_rank))
 
 
-def agree_on_devices(group: Group, device: str, local_rank: int) -> str:
+def agree_on_devices(group: Group, device: Device, local_rank: int) -> Device:
     """The device of this rank. device: that of rank 0; the ranks of a host take it and those after it.
 
     Raises Refused on every rank where two of them would share a GPU.
     """
-    if device == "cpu":
+    if not device.is_gpu:
         return device
-    number = gpu_number(device) + local_rank
+    number = device.index + local_rank
     try:
-        mine = f"cuda:{number % max(1, nvml.device_count())}"  # a launcher may show each rank its own GPU alone
+        # A launcher may show each rank its own GPU alone.
+        mine = replace(device, index=number % max(1, nvml.device_count()))
         identity = f"{host_identity()} {nvml.pci_address(mine)}"
     except PlacementError:  # no NVML: a framework will tell whether there are so many
-        mine = f"cuda:{number}"
+        mine = replace(device, index=number)
         identity = f"{host_identity()} {mine}"
     found = group.agree(identity, lambda identities: len(set(identities)))
     if found < group.size:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from primbench.devices import CPU
 from primbench.errors import PrimbenchError, WorkerError
 from primbench.measurement.readings import NeighbourReading
 from primbench.registry import backends_of, named_files, problem_class
@@ -28,8 +29,8 @@ def start_of(neighbour: Neighbour, case: Case) -> Start:
     """On the case's device and by its backend, unless the neighbour names others or its primitive lacks them."""
     found = problem_class(neighbour.primitive)
     backends = backends_of(neighbour.primitive)
-    device = neighbour.device or (case.device if found.on_gpus else "cpu")
-    own = found.cpu_backend if device == "cpu" else None
+    device = neighbour.device or (case.device if found.on_gpus else CPU)
+    own = found.cpu_backend if device == CPU else None
     return Start(
         backend=neighbour.backend or (case.backend if case.backend in backends else own),
         candidates=list(backends),

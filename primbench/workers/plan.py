@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from primbench import backends as backend_files
+from primbench.devices import CPU, CUDA, Device, is_device, nth_gpu
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidField, InvalidRequest
 from primbench.registry import backends_of, kernels_of, problem_class
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PlannedPlace = tuple[str, str]
 """Backend and device."""
+FIRST_GPU = str(nth_gpu(0))
 Ask = Callable[[tuple[str, ...], str | None], Ready]
 
 
@@ -95,8 +96,8 @@ def _places_of_each(
             absent[primitive] = reason
     if absent and (elsewhere or not places):
         raise next(iter(absent.values()))
-    others = sorted(_in_order(places), key=lambda place: place[1] == "cpu")
-    return places | {each: others[:1] if problem_class(each).on_gpus else [("numpy", "cpu")] for each in absent}
+    others = sorted(_in_order(places), key=lambda place: not Device.parse(place[1]).is_gpu)
+    return places | {each: others[:1] if problem_class(each).on_gpus else [("numpy", CPU)] for each in absent}
 
 
 def _methods(
@@ -114,8 +115,8 @@ def _methods(
 
 def _seen(device: str | None, order: Sequence[PlannedPlace]) -> str:
     """The kind of device that processes see which cases start."""
-    has_gpu = has_gpu_node() or any(place != "cpu" for _, place in order)
-    return "cuda" if has_gpu and device != "cpu" else "cpu"
+    has_gpu = has_gpu_node() or any(Device.parse(place).is_gpu for _, place in order)
+    return CUDA if has_gpu and device != CPU else CPU
 
 
 def _device_of(problem: Problem, place: PlannedPlace, seen: str) -> str:
@@ -153,7 +154,7 @@ def _case(
     (problem, labels), (backend, device) = entry, place
     return Case(
         primitive=problem.primitive,
-        parameters=problem.on(device).parameters(),
+        parameters=problem.on(Device.parse(device)).parameters(),
         backend=backend,
         kernel=kernel,
         device=device,
@@ -169,7 +170,7 @@ def _why_none(entries: Iterable[tuple[Problem, Mapping[str, str]]], order: Seque
 
 
 def _is_for(labels: Mapping[str, str], device: str) -> bool:
-    return labels.get("device") in (None, device.partition(":")[0])
+    return labels.get("device") in (None, Device.parse(device).kind)
 
 
 def ask_a_worker(candidates: tuple[str, ...], device: str | None, arm: Arm | None = None) -> Ready:
@@ -196,8 +197,8 @@ def choose(primitive: str, backends: Sequence[str], device: str | None, ask: Ask
 def _places(primitive: str, backends: Sequence[str], device: str | None, ask: Ask) -> list[PlannedPlace]:
     named = [name for name in backends if name != ALL]
     _check_device(device)
-    if device == "cpu" or (device is None and not (problem_class(primitive).on_gpus and has_gpu_node())):
-        return [(name, "cpu") for name in _on_cpu(primitive, backends, named, device)]
+    if device == CPU or (device is None and not (problem_class(primitive).on_gpus and has_gpu_node())):
+        return [(name, CPU) for name in _on_cpu(primitive, backends, named, device)]
     if any(map(backend_files.missing, named)):
         return _elsewhere(named, device)
     _check_one_is_installed(primitive, named)
@@ -232,9 +233,9 @@ def asking_once(ask: Ask, *, is_here: bool = True) -> Ask:
 
     @functools.cache
     def asked(having: tuple[str, ...], device: str | None) -> Ready:
-        best = backend_files.candidates(having, "cuda")[:1] if is_here else []
+        best = backend_files.candidates(having, CUDA)[:1] if is_here else []
         for each in told:
-            if [each.backend] == best and each.device == (device or "cuda:0"):
+            if [each.backend] == best and each.device == (device or FIRST_GPU):
                 return each
         told.append(ask(having, device))
         return told[-1]
@@ -246,25 +247,25 @@ def _places_afar(primitive: str, backends: Sequence[str], device: str | None, as
     """By what a worker on another machine says that it has."""
     _check_device(device)
     kind = problem_class(primitive)
-    place = device if kind.on_gpus else "cpu"
+    place = device if kind.on_gpus else CPU
     named = [name for name in backends if name != ALL]
     found = _asked(primitive, backends, named, place, ask)
-    if found[0][1] == "cpu" and kind.cpu_backend and not backends:
-        return [(kind.cpu_backend, "cpu")]
+    if found[0][1] == CPU and kind.cpu_backend and not backends:
+        return [(kind.cpu_backend, CPU)]
     return found
 
 
 def _is_out_of_reach(primitive: str, named: Sequence[str]) -> bool:
     """Whether it is a CPU's alone, and the backends that are named are GPUs' alone."""
     reached = {kind for name in named for kind in backend_files.devices_of(name)}
-    return not problem_class(primitive).on_gpus and reached == {"cuda"}
+    return not problem_class(primitive).on_gpus and reached == {CUDA}
 
 
 def _on_cpu(primitive: str, backends: Sequence[str], named: list[str], device: str | None) -> list[str]:
     """None for a CPU's primitive where GPUs' backends are named. Raises BackendUnavailable where there is none."""
     if device is None and _is_out_of_reach(primitive, named):
         return []
-    chosen = named or backend_files.candidates(backends_of(primitive), "cpu")
+    chosen = named or backend_files.candidates(backends_of(primitive), CPU)
     if not backends:
         preferred = problem_class(primitive).cpu_backend
         chosen = [preferred] if preferred else chosen[:1]
@@ -287,20 +288,20 @@ def _elsewhere(named: list[str], device: str | None) -> list[PlannedPlace]:
     """Backends that are not installed here: no worker here can tell of their devices."""
     if device == ALL:
         raise InvalidField(f"device=all: {named[0]} would tell which, and is not installed here: name one, as cuda:0")
-    return [(name, device or "cuda:0") for name in named]
+    return [(name, device or FIRST_GPU) for name in named]
 
 
 def _asked(
     primitive: str, backends: Sequence[str], named: list[str], device: str | None, ask: Ask
 ) -> list[PlannedPlace]:
     """The (backend, device) pairs that a worker is asked for: this process touches no GPU."""
-    ready = ask(tuple(named[:1] or backends_of(primitive)), "cuda:0" if device == ALL else device)
+    ready = ask(tuple(named[:1] or backends_of(primitive)), FIRST_GPU if device == ALL else device)
     devices = [ready.device]
     if device == ALL:
-        devices = [f"cuda:{number}" for number in range(len(ready.environment.devices.gpus or [ready.device]))]
+        devices = [str(nth_gpu(number)) for number in range(len(ready.environment.devices.gpus or [ready.device]))]
     names = named or [ready.backend]
     if ALL in backends:
-        names = backend_files.candidates(backends_of(primitive), ready.device.split(":")[0])
+        names = backend_files.candidates(backends_of(primitive), Device.parse(ready.device).kind)
     return [(name, place) for place in devices for name in names]
 
 
@@ -321,5 +322,5 @@ def _who_has(primitives: Sequence[str]) -> str:
 
 
 def _check_device(device: str | None) -> None:
-    if device not in (None, "cpu", ALL) and not re.fullmatch(r"cuda:\d{1,3}", device):
+    if device not in (None, ALL) and not is_device(device):
         raise InvalidField(f"device={device}: cpu, cuda:N (N from 0) or all")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from primbench import __version__
+from primbench.devices import CPU
 from primbench.distributed.child import Child, readable
 from primbench.errors import BackendUnavailable, PlacementError, WorkerError
 from primbench.runtimes.leftovers import sweep
@@ -298,7 +299,7 @@ def _child(arm: Arm | None, start: Start, peers: Sequence[int], *, verbose: bool
     """The worker, or what starts it in an arm and speaks for it."""
     if arm is None:
         return Child("worker", "primbench.workers.worker", [f"run={os.getpid()}"], inherited=peers, verbose=verbose)
-    order = protocol.encode(Order(arm=arm, gpus=start.hands_in_gpus or start.device != "cpu")).decode()
+    order = protocol.encode(Order(arm=arm, gpus=start.hands_in_gpus or start.device != CPU)).decode()
     return Child("worker", "primbench.workers.supervisor", [order], verbose=verbose, clears_up=True)
 
 

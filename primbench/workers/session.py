@@ -254,7 +254,7 @@ class Session:
 
     def _with_trace(self, case: Case, measurement: Measurement) -> Measurement:
         """The measurement with what a tracing worker saw, or with the reason why it saw nothing."""
-        if case.device == "cpu":
+        if not case.on.is_gpu:
             return replace(measurement, missing=measurement.missing | {"trace": "a CPU keeps no log of kernels"})
         if case.ranks > 1:
             return measurement

@@ -8,6 +8,7 @@ so that a broken CUDA context costs one case.
 
 from __future__ import annotations
 
+from primbench.devices import CPU, Device
 from primbench.system import collector
 
 if __name__ == "__main__":
@@ -180,7 +181,7 @@ def give_turn_away(source: BinaryIO, sink: BinaryIO, done: bool) -> bool:  # noq
     return go.all_done
 
 
-def prepared(word: Prepare, device: str, group: Group) -> tuple[Array, ...]:
+def prepared(word: Prepare, device: Device, group: Group) -> tuple[Array, ...]:
     """The inputs of the case to come, () where they are better made by itself; every rank calls this.
 
     What memory a network takes is found out as well, for which a process imports for seconds. What is raised here is
@@ -200,13 +201,13 @@ def begin(start: Start) -> tuple[Backend, Ready]:
             f"the worker's primbench speaks protocol {protocol.PROTOCOL_VERSION}, "
             f"this one {start.protocol_version}: install the same version in both places"
         )
-    if not _can_be_there(str(start.device)):
+    if not _can_be_there(start.device):
         raise BackendUnavailable(
             f"no GPU is visible inside {os.environ['PRIMBENCH_RUNTIME']}: there is no /dev/nvidia0 or the like"
         )
     collector.rest()
-    placed = placement.apply(start.placement, start.device or "cpu")
-    if start.sharing > 1 and start.device == "cpu":
+    placed = placement.apply(start.placement, Device.parse(start.device or CPU))
+    if start.sharing > 1 and start.device == CPU:
         placement.share_cpus(placed.cpus, start.sharing)
     BEGUN.end("place")
     _add_kernels(start.kernels)  # which may import a framework
@@ -219,8 +220,8 @@ def begin(start: Start) -> tuple[Backend, Ready]:
     ready = Ready(
         pid=os.getpid(),
         backend=backend.name,
-        device=backend.device,
-        environment=fingerprint.collect(gpus=backend.device != "cpu"),
+        device=str(backend.device),
+        environment=fingerprint.collect(gpus=backend.device.is_gpu),
         placement=replace(placed, threads=placement.read_threads()),
         versions=versions,
     )
@@ -247,10 +248,10 @@ def _add_kernels(files: Mapping[str, str]) -> None:
         raise BackendUnavailable(f"{error}{way_out}") from None
 
 
-def _can_be_there(device: str) -> bool:
+def _can_be_there(device: str | None) -> bool:
     """Whether the device can be here: in a container, a GPU only where device files of GPUs were handed in."""
     is_inside = os.environ.get("PRIMBENCH_RUNTIME", "host") != "host"
-    return not (is_inside and device.startswith("cuda")) or has_gpu_node()
+    return not (is_inside and device and Device.parse(device).is_gpu) or has_gpu_node()
 
 
 def turns_of(task: Task, group: Group, give_away: GiveAway | None) -> InTurn | None:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_p
 from typing import Any
 
+from primbench.devices import nth_gpu
+
 _OUT, _DEVICE_OUT, _INT_OUT = POINTER(c_void_p), POINTER(c_ulonglong), POINTER(c_int)
 SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuGetErrorName": (c_int, POINTER(c_char_p)),
@@ -260,7 +262,7 @@ class OnCuda:
     """As much of a backend as a copy needs."""
 
     name = "cupy"
-    device = "cuda:0"
+    device = nth_gpu(0)
     stream_handle = MAIN_STREAM
 
     def put(self, host: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from primbench.backends import Backend, devices_of, missing, names, open_backend
+from primbench.devices import Device
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase
 from primbench.problem import Exact, Problem, Reference, description_of, fields_of
@@ -26,7 +27,7 @@ RAGGED = (133, 65, 77, 19, 11)
 ONES = (1, 1, 1, 1, 1)
 
 
-def examples(cls: type[Problem], device: str) -> Iterator[Problem]:
+def examples(cls: type[Problem], device: Device) -> Iterator[Problem]:
     """Sizes that suit tiles, sizes that do not, sizes of 1; then each option's every value, by itself and in pairs."""
     fields = fields_of(cls)
     names_of_sizes = [field.name for field in fields if field.metadata.get("size")]

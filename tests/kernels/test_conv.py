@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from primbench.backends import open_backend
+from primbench.devices import Device
 from primbench.errors import UnsupportedCase
 from primbench.kernels.conv import Conv
 from primbench.problem import description_of
@@ -62,7 +63,9 @@ def test_int8_is_exact(name: str, geometry: dict[str, Any], layout: str) -> None
 )
 def test_case_that_a_backend_cannot_do_is_refused(name: str, device: str, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(UnsupportedCase, match=reason):
-        setup_of("conv", name)(SimpleNamespace(device=device), Conv(1, 8, 8, 8, 8, 3, 3, **options), None, None)
+        setup_of("conv", name)(
+            SimpleNamespace(device=Device.parse(device)), Conv(1, 8, 8, 8, 8, 3, 3, **options), None, None
+        )
 
 
 @pytest.mark.parametrize(
@@ -114,7 +117,7 @@ from primbench.problem import description_of
 _numba_cuda.THREADS = 7
 lowest = {"int8": -128, "int32": -(2**31)}
 backend = types.SimpleNamespace(
-    device="cuda:0", stream=0, synchronize=lambda: None,
+    device=nth_gpu(0), stream=0, synchronize=lambda: None,
     empty=lambda shape, dtype: np.full(shape, lowest.get(dtype, np.nan), numpy_dtype(dtype)),
 )
 together = {"pad_h": 2, "pad_w": 1, "stride_h": 2, "stride_w": 1, "dilation_h": 1, "dilation_w": 2, "groups": 2}

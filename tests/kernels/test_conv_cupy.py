@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from primbench.cuda import cudnn, cudnn_conv, cudnn_graph, driver
+from primbench.devices import nth_gpu
 from primbench.errors import UnsupportedCase
 from primbench.kernels.conv import Conv, _implicit_gemm
 from primbench.kernels.conv import cupy as conv_cupy
@@ -22,7 +23,7 @@ PROBLEM = Conv(2, 4, 8, 8, 4, 3, 3)
 class Backend:
     """Arrays that are addresses."""
 
-    name, device, stream_handle = "cupy", "cuda:0", 0x70
+    name, device, stream_handle = "cupy", nth_gpu(0), 0x70
 
     def __init__(self) -> None:
         self.sizes: list[tuple[int, ...]] = []

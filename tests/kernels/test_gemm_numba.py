@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from primbench.backends import missing, open_backend
+from primbench.devices import Device
 from primbench.errors import UnsupportedCase
 from primbench.kernels.gemm import Gemm
 from primbench.kernels.gemm._tiles import Tile
@@ -33,7 +34,7 @@ from primbench.problem import description_of
 TILE = gemm_numba.Tile(16, 16, 4, 4, 4)
 gemm_numba.TILES = {"float64": (TILE,), "float32": (TILE,), "int32": (TILE,)}
 backend = types.SimpleNamespace(
-    device="cuda:0", multiprocessors=1, stream=0, synchronize=lambda: None,
+    device=nth_gpu(0), multiprocessors=1, stream=0, synchronize=lambda: None,
     empty=lambda shape, dtype: np.zeros(shape, numpy_dtype(dtype)),
 )
 wrong = []
@@ -115,7 +116,7 @@ def test_the_cpu_product_is_compiled_once_however_a_lies_in_memory() -> None:
 )
 def test_case_that_numba_cannot_do_is_refused(device: str, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(UnsupportedCase, match=reason):
-        numba_gemm(SimpleNamespace(device=device), Gemm(8, 8, 8, **options), None, None)
+        numba_gemm(SimpleNamespace(device=Device.parse(device)), Gemm(8, 8, 8, **options), None, None)
 
 
 @pytest.mark.slow

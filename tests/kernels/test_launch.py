@@ -15,6 +15,7 @@ import pytest
 
 from primbench import Method, measure, setup
 from primbench.cli.problem import Sized, entries_of
+from primbench.devices import nth_gpu
 from primbench.errors import InvalidRequest, PrimbenchError, UnsupportedCase
 from primbench.kernels.launch._cuda import cuda_step, parameters
 from primbench.kernels.launch._driver import ptx
@@ -62,7 +63,7 @@ def test_a_cpu_has_neither_graphs_nor_parameters(problem: Launch) -> None:
 @pytest.mark.parametrize("call", OF_CPUS)
 def test_what_a_cpu_does_is_refused_on_a_gpu(call: str) -> None:
     with pytest.raises(UnsupportedCase, match=f"{call} is a call of the CPU: ask for device=cpu"):
-        step_without_framework(SimpleNamespace(device="cuda:0"), Launch(call))
+        step_without_framework(SimpleNamespace(device=nth_gpu(0)), Launch(call))
 
 
 def test_an_empty_call_is_timed_unchecked_and_says_why() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from primbench import Method, measure
 from primbench.backends import missing
+from primbench.devices import CPU, Device, nth_gpu
 from primbench.errors import InvalidRequest, UnsupportedCase, VerificationError
 from primbench.kernels.memcpy.problem import Memcpy
 from primbench.measurement import Measurement, Samples
@@ -32,10 +33,10 @@ def test_a_way_counts_once_and_a_copy_within_one_memory_twice() -> None:
 
 
 def test_what_is_left_open_follows_the_device() -> None:
-    assert Memcpy(8, "h2d", "pinned") == Memcpy(8).on("cuda:1")
-    assert Memcpy(8, "h2h", "pageable") == Memcpy(8).on("cpu")
-    assert Memcpy(8, "h2d", "pageable") == Memcpy(8, memory="pageable").on("cuda:0")
-    assert Memcpy(8, "d2h") == Memcpy(8, "d2h").on("cpu")
+    assert Memcpy(8, "h2d", "pinned") == Memcpy(8).on(nth_gpu(1))
+    assert Memcpy(8, "h2h", "pageable") == Memcpy(8).on(Device(CPU))
+    assert Memcpy(8, "h2d", "pageable") == Memcpy(8, memory="pageable").on(nth_gpu(0))
+    assert Memcpy(8, "d2h") == Memcpy(8, "d2h").on(Device(CPU))
 
 
 def test_a_record_says_what_was_copied() -> None:
@@ -79,7 +80,7 @@ def test_nonsense_is_refused(options: dict[str, Any], message: str) -> None:
 
 def test_a_direction_left_open_is_refused_once_the_device_is_known() -> None:
     with pytest.raises(InvalidRequest, match="direction='h2h' memory='pinned': only pageable; ask for that"):
-        Memcpy(8, memory="pinned").on("cpu")
+        Memcpy(8, memory="pinned").on(Device(CPU))
 
 
 def test_a_copy_on_a_cpu_to_a_gpu_is_skipped_with_what_to_ask_for() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from primbench.backends import open_backend
+from primbench.devices import nth_gpu
 from primbench.errors import UnsupportedCase
 from primbench.kernels.rnn import Rnn
 from primbench.problem import description_of
@@ -114,7 +115,7 @@ def test_stepwise_on_a_gpu_with_its_pointwise_kernels_replaced(cell: str, layers
     backend: Any = open_backend("torch", "cpu")
     problem = Rnn(8, 2, 5, cell, layers=layers, bidirectional=bidirectional, algo="stepwise")
     inputs = problem.inputs(np.random.default_rng(0))
-    backend.device = "cuda:0"  # only named: what is put stays on the CPU
+    backend.device = nth_gpu(0)  # only named: what is put stays on the CPU
     operands = problem.operands([torch.from_numpy(array) for array in inputs])
     backend.empty = lambda shape, dtype: torch.empty(shape)
     step = _stepwise(torch, backend, problem, operands)
@@ -194,7 +195,7 @@ from primbench.kernels.rnn.numba import numba_rnn
 
 gemm_numba.TILES = {"float32": (gemm_numba.Tile(16, 16, 4, 4, 4),)}
 backend = types.SimpleNamespace(
-    name="numba", device="cuda:0", multiprocessors=1, stream=0, synchronize=lambda: None,
+    name="numba", device=nth_gpu(0), multiprocessors=1, stream=0, synchronize=lambda: None,
     empty=lambda shape, dtype: cuda.device_array(shape, numpy_dtype(dtype)),
 )
 wrong = []

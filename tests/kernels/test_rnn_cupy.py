@@ -13,6 +13,7 @@ import pytest
 from primbench.cuda import driver, trial
 from primbench.cuda.cudnn import CudnnRefusal
 from primbench.cuda.cudnn_rnn import ALGORITHMS, RnnAddresses, RnnGate
+from primbench.devices import Device, nth_gpu
 from primbench.errors import UnsupportedCase
 from primbench.kernels.rnn import Rnn, _cudnn
 from primbench.kernels.rnn import cupy as rnn_cupy
@@ -35,7 +36,7 @@ class Array(np.ndarray[Any, np.dtype[Any]]):
 class Recurrent:
     """Padded weights, a reserve that passes leave for each other, gradients that are added: as cuDNN has them."""
 
-    def __init__(self, problem: Rnn, algorithm: str, stream_handle: int, device: str, *, training: bool) -> None:
+    def __init__(self, problem: Rnn, algorithm: str, stream_handle: int, device: Device, *, training: bool) -> None:
         if algorithm == "persist_static" and problem.cell == "gru":
             raise CudnnRefusal("cudnnSetRNNDescriptor_v8: CUDNN_STATUS_NOT_SUPPORTED")
         self.problem, self.gates = problem, {"vanilla": 1, "lstm": 4, "gru": 3}[problem.cell]
@@ -132,7 +133,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(driver, "call", driver_call)
     monkeypatch.setattr(rnn_cupy, "_fastest", {})
     return SimpleNamespace(
-        name="cupy", device="cuda:0", stream_handle=7, synchronize=lambda: None, get=np.asarray,
+        name="cupy", device=nth_gpu(0), stream_handle=7, synchronize=lambda: None, get=np.asarray,
         put=lambda host: host.copy().view(Array),
         empty=lambda shape, dtype: np.full(shape, 85, dtype).view(Array),
         poison=lambda array: array.fill(np.nan),

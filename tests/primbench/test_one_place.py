@@ -93,6 +93,51 @@ def test_no_file_but_those_that_time_names_a_metric() -> None:
     assert {"measurement/__init__.py", "results/metrics.py"} == naming
 
 
+TAKING_APART = {"partition", "rpartition", "split", "startswith", "removeprefix"}
+OF_OTHERS = {
+    "kernels/program/_run.py",
+    "kernels/memcpy/operators.py",
+}  # a user's program, a call that torch was asked for
+
+
+def taken_apart(tree: ast.AST) -> Iterator[str]:
+    """Where the words of a device are put together, or read for what they say."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare(left=read, comparators=[ast.Constant(value="cpu" | "cuda")]):
+                is_found = is_device(read)
+            case ast.Call(func=ast.Attribute(value=read, attr=attr)):
+                is_found = attr in TAKING_APART and is_device(read)
+            case ast.JoinedStr(values=[ast.Constant(value=str(words)), *_]):
+                is_found = words.endswith("cuda:")
+            case _:
+                is_found = False
+        if is_found:
+            yield f"line {getattr(node, 'lineno', 0)}: {ast.unparse(node)}"
+
+
+def is_device(node: ast.AST) -> bool:
+    return ast.unparse(node).rpartition(".")[2] in ("device", "place")
+
+
+@pytest.mark.parametrize(
+    "text", ['case.device == "cpu"', 'device.partition(":")[0]', 'device.startswith("cuda")', 'f"cuda:{number}"']
+)
+def test_a_device_taken_apart_is_found(text: str) -> None:
+    assert 1 == len(list(taken_apart(ast.parse(text))))
+
+
+def test_words_of_a_device_are_read_in_one_place() -> None:
+    paths = [path for folder in ("primbench", "kernels", "suites") for path in sorted((ROOT / folder).rglob("*.py"))]
+    wrong = {
+        name: found
+        for path in paths
+        if (name := str(path.relative_to(ROOT))) not in {"primbench/devices.py", *OF_OTHERS}
+        and (found := list(taken_apart(parsed(path))))
+    }
+    assert {} == wrong
+
+
 NEW = '_ALL = (\n    Metric("settle_s", "settling", "until nothing moves", "both", preference=0, explains="launch"),\n'
 MEASURED = """
 import json, sys

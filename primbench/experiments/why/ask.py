@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from primbench.compare.sides import identity
+from primbench.devices import CPU, CUDA, Device
 from primbench.environment.fingerprint import collect
 from primbench.errors import InvalidRequest
 from primbench.experiments.study import check_arms
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from primbench.problem import Problem
 
 USUAL_BUDGET_S = 300.0
-LASTING_S = {"cpu": (0.05, 0.1), "cuda": (0.02, 0.05)}
+LASTING_S = {CPU: (0.05, 0.1), CUDA: (0.02, 0.05)}
 """Least and most that a metric is sampled in a process, of which there are many."""
 
 
@@ -146,7 +147,7 @@ def _of_arms(
         placement=Placement(),
         processes=1,
     )
-    cases = [each if method else replace(each, method=usual_method(each.device)) for each in planned]
+    cases = [each if method else replace(each, method=usual_method(each.on)) for each in planned]
     return Study(arms=arms, cases=cases, pairs=LOOK_PAIRS, seed=seed, pairing=IN_TURN)
 
 
@@ -171,7 +172,7 @@ def of_records(
         admit(path, held[path], each.arm, ["why", *map(in_full, arms), *options_of(case)])
     return Study(
         arms=arms,
-        cases=[replace(case, method=usual_method(case.device))],
+        cases=[replace(case, method=usual_method(case.on))],
         pairs=LOOK_PAIRS,
         seed=seed,
         pairing=IN_TURN,
@@ -200,9 +201,9 @@ def _admit(path: str, held: Results, arm: Arm, again: Sequence[str], *, own: boo
         raise InvalidRequest(f"{path}: can have any program run, by {in_full(arm)}: say own=True where it is yours")
 
 
-def usual_method(device: str) -> Method:
+def usual_method(device: Device) -> Method:
     """How a process measures where nothing else is asked for."""
-    least_s, most_s = LASTING_S["cpu" if device == "cpu" else "cuda"]
+    least_s, most_s = LASTING_S[device.kind]
     return Method(unit="process", min_time_s=least_s, max_time_s=most_s)
 
 
@@ -229,7 +230,7 @@ def in_one_frame(study: Study) -> Study:
 
 def _mapped(case: Case, arm: Arm) -> list[Library]:
     """The libraries of a worker in an arm. Raises as it does where it does not start."""
-    worker = WorkerProcess(Start(backend=case.backend, device=case.device, hands_in_gpus=case.device != "cpu"), arm=arm)
+    worker = WorkerProcess(Start(backend=case.backend, device=case.device, hands_in_gpus=case.on.is_gpu), arm=arm)
     try:
         libraries = worker.ready.environment.software.libraries or {}
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement
 
+from primbench.devices import nth_gpu
 from primbench.numa.topology import GpuPlace, Topology
 from primbench.report.document import Column, Figure, Table
 from primbench.report.svg import LINE
@@ -42,7 +43,7 @@ def _without_caption(svg: Element) -> None:
 def _topology(found: Environment) -> Topology:
     gpus = [
         GpuPlace(
-            device=f"cuda:{number}",
+            device=str(nth_gpu(number)),
             name=gpu.name,
             pci_address=gpu.pci_address,
             pcie_generation_max=gpu.pcie_generation_max,

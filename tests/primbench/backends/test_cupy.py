@@ -12,6 +12,7 @@ import pytest
 
 from primbench import backends
 from primbench.backends import cupy as cupy_backend
+from primbench.devices import nth_gpu
 from primbench.dtypes import ITEMSIZE_BYTES, numpy_dtype
 from primbench.errors import BackendUnavailable
 from primbench.random import random_array
@@ -34,13 +35,13 @@ def test_no_driver_is_unavailable_and_says_what_cuda_said(monkeypatch: pytest.Mo
 
     _pretend_cupy(monkeypatch, fails)
     with pytest.raises(BackendUnavailable, match="cupy on cuda:0: cudaErrorInsufficientDriver"):
-        cupy_backend.open("cuda:0")
+        cupy_backend.open(nth_gpu(0))
 
 
 def test_a_gpu_beyond_the_last_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     _pretend_cupy(monkeypatch, lambda: 2)
     with pytest.raises(BackendUnavailable, match="cupy on cuda:2: the driver shows 2"):
-        cupy_backend.open("cuda:2")
+        cupy_backend.open(nth_gpu(2))
 
 
 def test_cupy_does_not_run_on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +71,7 @@ def gpu() -> Any:
     if importlib.util.find_spec("cupy") is None:
         pytest.skip("cupy is not installed")
     try:
-        return cupy_backend.open("cuda:0")
+        return cupy_backend.open(nth_gpu(0))
     except BackendUnavailable as reason:
         pytest.skip(str(reason))
 

@@ -13,6 +13,7 @@ import pytest
 
 from primbench.cuda import cublaslt, libraries
 from primbench.cuda.product import Addresses, Scales
+from primbench.devices import nth_gpu
 from primbench.errors import PrimbenchError, UnsupportedCase
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
 
 def _plan(product: Product, *arrays: Any, **options: Any) -> cublaslt.ProductPlan:
     a, b, d, c = (array.ctypes.data for array in arrays)
-    return cublaslt.plan(product, Addresses(a, b, d, c, 0x77000), 0x99, "cuda:0", **options)
+    return cublaslt.plan(product, Addresses(a, b, d, c, 0x77000), 0x99, nth_gpu(0), **options)
 
 
 def _operands(product: Product) -> tuple[Any, Any, Any, Any]:

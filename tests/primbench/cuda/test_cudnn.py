@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from primbench.cuda import cublaslt, cudnn, libraries
+from primbench.devices import nth_gpu
 from primbench.errors import UnsupportedCase
 
 NAMES = {3002: b"CUDNN_STATUS_NOT_SUPPORTED_SHAPE", 5000: b"CUDNN_STATUS_EXECUTION_FAILED"}
@@ -103,7 +104,7 @@ def test_success_is_no_error(library: Library) -> None:
 
 
 def test_a_handle_is_made_once_a_stream(library: Library) -> None:
-    first, again, other = (cudnn.handle(stream, "cuda:0") for stream in (0x70, 0x70, 0x80))
+    first, again, other = (cudnn.handle(stream, nth_gpu(0)) for stream in (0x70, 0x70, 0x80))
     assert first is again
     assert [0x70, 0x80] == [library.alive[handle.value or 0] for handle in (first, other)]
 

@@ -12,6 +12,7 @@ import pytest
 
 from primbench.cuda import cudnn
 from primbench.cuda.cudnn_rnn import Recurrent, RnnAddresses
+from primbench.devices import nth_gpu
 
 WEIGHTS, BIASES = 0x1000, 0x9000
 SEQUENCE = (c_void_p, c_void_p)  # a descriptor and an address
@@ -117,7 +118,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
 
 
 def recurrent(network: Network, algorithm: str = "standard", *, training: bool = True) -> Recurrent:
-    return Recurrent(network, algorithm, stream_handle=7, device="cuda:0", training=training)
+    return Recurrent(network, algorithm, stream_handle=7, device=nth_gpu(0), training=training)
 
 
 ALL = RnnAddresses(x=1, h0=2, weights=3, workspace=4, y=5, c0=6, dy=7, dx=8, dweights=9, reserve=10)

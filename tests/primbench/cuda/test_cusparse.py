@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from primbench.cuda import cusparse, libraries
+from primbench.devices import nth_gpu
 from primbench.errors import PrimbenchError, UnsupportedCase
 from primbench.kernels.sparse_gemm import SparseGemm
 
@@ -66,7 +67,7 @@ def planned(problem: SparseGemm) -> tuple[cusparse.SparsePlan, list[int]]:
         asked.append(size_bytes)
         return WORKSPACE
 
-    return cusparse.plan(problem, ADDRESSES, 7, "cuda:0", allocate), asked
+    return cusparse.plan(problem, ADDRESSES, 7, nth_gpu(0), allocate), asked
 
 
 def test_a_product_is_described_sized_preprocessed_and_called_with_the_same_operands(library: Recorder) -> None:

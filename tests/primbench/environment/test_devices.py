@@ -59,7 +59,7 @@ def test_gpus_are_listed_in_the_order_of_cuda(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_gpus_that_cannot_be_listed_have_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def fail(root: Path, pid: int) -> tuple[nvml.Device, ...]:
+    def fail(root: Path, pid: int) -> tuple[nvml.NvmlDevice, ...]:
         raise PlacementError("GPUs cannot be found: nvmlInit: NVMLError_DriverNotLoaded (9)")
 
     monkeypatch.setattr(devices, "devices_of", fail)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from primbench.devices import nth_gpu
 from primbench.errors import PlacementError
 from primbench.numa import mempolicy, placement
 from primbench.numa.placement import EffectivePlacement
@@ -30,12 +31,13 @@ CHILD = """
 import json, os, re, sys, threading
 from pathlib import Path
 import msgspec
+from primbench.devices import CPU, Device, nth_gpu
 from primbench.numa import mempolicy, placement
 from primbench.errors import PlacementError
 asked = msgspec.convert(json.loads(sys.argv[1]), placement.Placement)
 {before}
 try:
-    said = msgspec.to_builtins(placement.apply(asked, "cpu", Path(sys.argv[2])))
+    said = msgspec.to_builtins(placement.apply(asked, Device(CPU), Path(sys.argv[2])))
 except PlacementError as error:
     said = str(error)
 {after}
@@ -416,7 +418,7 @@ def auto(root: Path, monkeypatch: pytest.MonkeyPatch, numa_node: str) -> Effecti
     path.parent.mkdir(parents=True)
     path.write_text(numa_node)
     monkeypatch.setattr(nvml, "pci_address", lambda device: "0000:65:00.0")
-    return placement.apply(Placement(numa_node="auto"), "cuda:0", root)
+    return placement.apply(Placement(numa_node="auto"), nth_gpu(0), root)
 
 
 def test_auto_falls_back_where_the_gpu_has_no_known_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,7 +441,7 @@ def test_auto_binds_to_the_node_of_the_gpu(tmp_path: Path) -> None:
     before = """
 placement.nvml.pci_address = lambda device: "0000:65:00.0"
 apply = placement.apply
-placement.apply = lambda asked, device, root: apply(asked, "cuda:0", root)
+placement.apply = lambda asked, device, root: apply(asked, nth_gpu(0), root)
 """
     root = machine(tmp_path, {node: str(FIRST)}, memory=str(node), allowed=str(node))
     found = place({"numa_node": "auto"}, root, before)["said"]

@@ -16,9 +16,10 @@ from primbench.system.gpm import LEAST_S, NAMES
 SOURCE = Path(__file__).parents[1] / "fixtures" / "nvml_stub.c"
 ASKED = f"""
 import json, time
+from primbench.devices import nth_gpu
 from primbench.system import gpm, nvml
 missing, found = {{}}, []
-with gpm.shares(nvml.find("cuda:0"), missing) as shares:
+with gpm.shares(nvml.find(nth_gpu(0)), missing) as shares:
     if shares:
         found.append(shares(missing))
         for _ in range(2):

@@ -14,14 +14,15 @@ import pytest
 
 Ask = Callable[..., list[Any]]
 SOURCE = Path(__file__).parents[1] / "fixtures" / "nvml_stub.c"
-IDENTITY = "msgspec.to_builtins(gpu.identity('cuda:0'))"
-LOAD = "msgspec.to_builtins(gpu_counters.read_load('cuda:0'))"
+IDENTITY = "msgspec.to_builtins(gpu.identity(nth_gpu(0)))"
+LOAD = "msgspec.to_builtins(gpu_counters.read_load(nth_gpu(0)))"
 
 # It imports what is asked once, and answers each line in a process of its own.
 ASKED = """
 import contextlib, ctypes, json, os, subprocess, sys, traceback
 from pathlib import Path
 import msgspec, pynvml
+from primbench.devices import Device, nth_gpu
 from primbench.system import gpu, nvml
 from primbench.system import gpu_processes
 from primbench.system.files import attempt
@@ -125,17 +126,19 @@ def test_modes_that_are_off_are_no_and_newer_ones_a_number(ask: Ask, stub: str) 
 
 
 def test_gpu_without_row_remapping_tells_of_its_retired_pages(ask: Ask, stub: str) -> None:
-    assert ask(stub, "gpu.identity('cuda:0').repair_pending", STUB_FAIL="nvmlDeviceGetRemappedRows=3") == [True]
+    assert ask(stub, "gpu.identity(nth_gpu(0)).repair_pending", STUB_FAIL="nvmlDeviceGetRemappedRows=3") == [True]
 
 
 def test_function_that_the_python_module_lacks_is_a_reason(ask: Ask, stub: str) -> None:
     older = "delattr(nvml.library(), 'nvmlDeviceGetAddressingMode')"
-    _, missing = ask(stub, older, "gpu.identity('cuda:0').missing")
+    _, missing = ask(stub, older, "gpu.identity(nth_gpu(0)).missing")
     assert missing == {"addressing_mode": "nvmlDeviceGetAddressingMode: this version of nvidia-ml-py does not have it"}
 
 
 def test_function_that_the_driver_lacks_is_a_reason(ask: Ask, stub: str) -> None:
-    (missing,) = ask(stub, "gpu.identity('cuda:0').missing", STUB_FAIL="nvmlDeviceGetMPSComputeRunningProcesses_v3=13")
+    (missing,) = ask(
+        stub, "gpu.identity(nth_gpu(0)).missing", STUB_FAIL="nvmlDeviceGetMPSComputeRunningProcesses_v3=13"
+    )
     assert missing == {"mps": "nvmlDeviceGetMPSComputeRunningProcesses: this driver does not have it"}
 
 
@@ -158,21 +161,21 @@ def test_load_in_si_units(ask: Ask, stub: str) -> None:
 
 
 def test_nothing_holding_the_clocks_is_an_empty_list(ask: Ask, stub: str) -> None:
-    assert ask(stub, "gpu_counters.read_load('cuda:0').clocks_event_reasons") == [[]]
+    assert ask(stub, "gpu_counters.read_load(nth_gpu(0)).clocks_event_reasons") == [[]]
 
 
 def test_reason_newer_than_the_names_is_kept_as_its_bit(ask: Ask, stub: str) -> None:
-    assert ask(stub, "gpu_counters.read_load('cuda:0').clocks_event_reasons", STUB_REASONS="0x100001") == [
+    assert ask(stub, "gpu_counters.read_load(nth_gpu(0)).clocks_event_reasons", STUB_REASONS="0x100001") == [
         ["gpu idle", "reason 0x100000"]
     ]
 
 
 def test_energy_is_counted_in_joules(ask: Ask, stub: str) -> None:
-    assert [[pytest.approx(1234.567), None]] == ask(stub, "gpu_counters.energy_j('cuda:0')")
+    assert [[pytest.approx(1234.567), None]] == ask(stub, "gpu_counters.energy_j(nth_gpu(0))")
 
 
 def test_power_falls_back_to_the_call_that_is_instant_on_older_gpus(ask: Ask, stub: str) -> None:
-    question = "gpu_counters.read_load('cuda:0').power_w"
+    question = "gpu_counters.read_load(nth_gpu(0)).power_w"
     assert [pytest.approx(400.0)] == ask(stub, question, STUB_FAIL="instant=3")
 
 
@@ -221,7 +224,7 @@ def test_each_field_fails_alone_and_names_the_error(ask: Ask, stub: str, field: 
 
 def test_both_clocks_fail_with_their_call(ask: Ask, stub: str) -> None:
     fail = "nvmlDeviceGetClockInfo=15,nvmlDeviceGetMaxClockInfo=15"
-    reads = ("gpu_counters.read_load('cuda:0').missing", "gpu.identity('cuda:0').missing")
+    reads = ("gpu_counters.read_load(nth_gpu(0)).missing", "gpu.identity(nth_gpu(0)).missing")
     now, at_most = ask(stub, *reads, STUB_FAIL=fail)
     reason = "nvmlDeviceGetClockInfo: NVMLError_GpuIsLost (15)"
     assert {"sm_clock_hz": reason, "memory_clock_hz": reason} == now
@@ -231,18 +234,18 @@ def test_both_clocks_fail_with_their_call(ask: Ask, stub: str) -> None:
 
 def test_pending_repairs_are_unknown_where_neither_kind_is_told(ask: Ask, stub: str) -> None:
     fail = "nvmlDeviceGetRemappedRows=3,nvmlDeviceGetRetiredPagesPendingStatus=3"
-    (missing,) = ask(stub, "gpu.identity('cuda:0').missing", STUB_FAIL=fail)
+    (missing,) = ask(stub, "gpu.identity(nth_gpu(0)).missing", STUB_FAIL=fail)
     assert missing == {"repair_pending": "nvmlDeviceGetRetiredPagesPendingStatus: NVMLError_NotSupported (3)"}
 
 
 def test_absent_energy_counter_has_a_reason(ask: Ask, stub: str) -> None:
-    answers = ask(stub, "gpu_counters.energy_j('cuda:0')", STUB_FAIL="nvmlDeviceGetTotalEnergyConsumption=3")
+    answers = ask(stub, "gpu_counters.energy_j(nth_gpu(0))", STUB_FAIL="nvmlDeviceGetTotalEnergyConsumption=3")
     assert answers == [[None, "nvmlDeviceGetTotalEnergyConsumption: NVMLError_NotSupported (3)"]]
 
 
 def test_look_before_a_case_makes_the_slow_first_calls_of_all_once(ask: Ask, stub: str, tmp_path: Path) -> None:
     log = tmp_path / "calls"
-    ask(stub, "repr(gpu_counters.start('cuda:0'))", "repr(gpu_counters.start('cuda:0'))", STUB_LOG=str(log))
+    ask(stub, "repr(gpu_counters.start(nth_gpu(0)))", "repr(gpu_counters.start(nth_gpu(0)))", STUB_LOG=str(log))
     calls = log.read_text().split()
     assert calls.count("nvmlDeviceGetTemperature") == 1
     assert calls.count("nvmlDeviceGetTotalEnergyConsumption") == 1
@@ -252,7 +255,7 @@ def test_look_before_a_case_makes_the_slow_first_calls_of_all_once(ask: Ask, stu
 
 # The child is a process of the GPU itself; what changes between the two looks is done by the second question.
 AROUND = (
-    "globals().__setitem__('before', gpu_counters.start('cuda:0', Path(os.environ['ROOT'])))",
+    "globals().__setitem__('before', gpu_counters.start(nth_gpu(0), Path(os.environ['ROOT'])))",
     "os.environ.update({})",  # filled in
     "msgspec.to_builtins(gpu_counters.since(before, GpuReading(power_w=1.0)))",
 )
@@ -321,7 +324,7 @@ def test_none_in_a_pid_namespace_of_its_own_is_unknown_and_one_is_one(ask: Ask, 
 STARTED = (
     "globals().__setitem__('started', subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE))",
     "os.environ.__setitem__('STUB_PIDS', f'{os.getpid()},{started.pid},{os.getppid()}')",
-    "list(gpu_counters._foreign_processes(nvml.find('cuda:0'), Path('/')))",
+    "list(gpu_counters._foreign_processes(nvml.find(nth_gpu(0)), Path('/')))",
     "[started.communicate(), os.getppid()][1]",
 )
 
@@ -395,7 +398,7 @@ def test_board_without_counters_of_policies_says_so(ask: Ask, stub: str, outside
     assert "no counter of policies: NVML error 3" in reading["missing"]["held_back_s"]
 
 
-UUIDS = "[gpu.identity(f'cuda:{index}').uuid for index in range(nvml.device_count())]"
+UUIDS = "[gpu.identity(nth_gpu(index)).uuid for index in range(nvml.device_count())]"
 
 
 @pytest.mark.parametrize(
@@ -436,14 +439,14 @@ def test_without_the_variable_all_boards_are_visible(ask: Ask, stub: str) -> Non
 
 
 def test_order_of_unlike_gpus_is_not_guessed(ask: Ask, stub: str) -> None:
-    (answer,) = ask(stub, "nvml.pci_address('cuda:0')", STUB_NAMES="H200,T400")
+    (answer,) = ask(stub, "nvml.pci_address(nth_gpu(0))", STUB_NAMES="H200,T400")
     assert "PlacementError: the GPUs differ" in answer
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in answer
 
 
 def test_unlike_gpus_are_found_by_pci_order_or_uuid(ask: Ask, stub: str) -> None:
     names = {"STUB_NAMES": "H200,T400"}
-    address = "nvml.pci_address('cuda:0')"
+    address = "nvml.pci_address(nth_gpu(0))"
     assert ask(stub, address, CUDA_DEVICE_ORDER="PCI_BUS_ID", **names) == ["0000:a0:00.0"]
     assert ask(stub, address, CUDA_VISIBLE_DEVICES="GPU-1", **names) == ["0000:a1:00.0"]
 
@@ -456,21 +459,21 @@ def test_mig_instance_is_itself_and_lies_on_its_board(ask: Ask, stub: str) -> No
 
 
 def test_device_out_of_range_is_told_which_there_are(ask: Ask, stub: str) -> None:
-    question = "nvml.pci_address('cuda:2')"
+    question = "nvml.pci_address(nth_gpu(2))"
     expected = "PlacementError: device=cuda:2: the GPUs to be seen here are cuda:0, cuda:1"
     assert [expected] == ask(stub, question, STUB_NAMES="H,H")
     (answer,) = ask(stub, question, STUB_NAMES="H,H", CUDA_VISIBLE_DEVICES="1")
     assert answer.endswith("cuda:0 (CUDA_VISIBLE_DEVICES=1)")
 
 
-@pytest.mark.parametrize("device", ["cuda", "cuda:", "cuda:-1", "gpu:0", "cpu"])
+@pytest.mark.parametrize("device", ["cuda:", "cuda:-1", "gpu", "cpu"])
 def test_other_names_of_devices_are_refused(ask: Ask, stub: str, device: str) -> None:
-    (answer,) = ask(stub, f"nvml.pci_address({device!r})")
+    (answer,) = ask(stub, f"nvml.pci_address(Device.parse({device!r}))")
     assert answer.startswith(f"InvalidRequest: device {device!r}")
 
 
 def test_pci_address_that_nvml_refuses_is_said(ask: Ask, stub: str) -> None:
-    (answer,) = ask(stub, "nvml.pci_address('cuda:0')", STUB_FAIL="nvmlDeviceGetPciInfo_v3=999")
+    (answer,) = ask(stub, "nvml.pci_address(nth_gpu(0))", STUB_FAIL="nvmlDeviceGetPciInfo_v3=999")
     assert answer.startswith("PlacementError: device=cuda:0: nvmlDeviceGetPciInfo: NVMLError_Unknown (999)")
 
 
@@ -478,10 +481,10 @@ def test_pci_address_that_nvml_refuses_is_said(ask: Ask, stub: str) -> None:
 def test_driver_that_does_not_answer_is_a_reason_everywhere(ask: Ask, stub: str, failing: str) -> None:
     questions = [
         "nvml.device_count()",
-        "gpu.identity('cuda:0').missing['device']",
-        "gpu_counters.read_load('cuda:0').missing['device']",
-        "gpu_counters.energy_j('cuda:0')[1]",
-        "gpu_counters.since(gpu_counters.start('cuda:0'), GpuReading()).missing['device']",
+        "gpu.identity(nth_gpu(0)).missing['device']",
+        "gpu_counters.read_load(nth_gpu(0)).missing['device']",
+        "gpu_counters.energy_j(nth_gpu(0))[1]",
+        "gpu_counters.since(gpu_counters.start(nth_gpu(0)), GpuReading()).missing['device']",
     ]
     for answer in ask(stub, *questions, STUB_FAIL=failing):
         assert answer.removeprefix("PlacementError: ").startswith("GPUs cannot be found: nvml")
@@ -489,14 +492,14 @@ def test_driver_that_does_not_answer_is_a_reason_everywhere(ask: Ask, stub: str,
 
 
 def test_absent_python_module_is_a_reason(ask: Ask) -> None:
-    (answer,) = ask("", "sys.modules.__setitem__('pynvml', None) or gpu_counters.energy_j('cuda:0')")
+    (answer,) = ask("", "sys.modules.__setitem__('pynvml', None) or gpu_counters.energy_j(nth_gpu(0))")
     assert answer == [None, "GPUs cannot be found: module 'pynvml' is absent: pip install nvidia-ml-py"]
 
 
 def test_absent_driver_is_a_reason(ask: Ask) -> None:
     if any(Path("/dev").glob("nvidia[0-9]*")):
         pytest.skip("this machine has an NVIDIA driver")
-    (answer,) = ask("", "gpu.identity('cuda:0').missing['device']")
+    (answer,) = ask("", "gpu.identity(nth_gpu(0)).missing['device']")
     assert answer.startswith("GPUs cannot be found: nvmlInit: NVMLError_")
 
 

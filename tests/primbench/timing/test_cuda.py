@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from primbench.devices import nth_gpu
 from primbench.measurement import Samples
 from primbench.measurement.readings import GpuReading
 from primbench.problem import described
@@ -59,7 +60,7 @@ def test_the_gpu_changes_contexts_right_before_its_time_is_sampled(
     stands_for("_stream", sampled)
     stands_for("_round_trip", (sampled, None))
     stands_for("_enqueue", sampled)
-    backend: Any = SimpleNamespace(device="cuda:0", stream_handle=1, second_context=Visited(events, refusal))
+    backend: Any = SimpleNamespace(device=nth_gpu(0), stream_handle=1, second_context=Visited(events, refusal))
     timer = cuda.CudaTimer(backend, CallLoop([lambda: None]), Method(), Pace(CLOCK))
     found = timer.measure(lambda _: StoppingRule(0.1, 0.1, 0.1))
     assert ["visit", "_device"] == events[events.index("_device") - 1 : events.index("_device") + 1]
@@ -242,10 +243,10 @@ def test_a_batch_of_enqueued_calls_finds_the_queue_with_room(call_s: float, node
 
 
 def test_energy_is_not_told_of_less_than_what_the_counter_can_tell() -> None:
-    energy_j, reason = cuda._energy_j("cuda:0", Method(min_time_s=0.1), Pace(CLOCK))
+    energy_j, reason = cuda._energy_j(nth_gpu(0), Method(min_time_s=0.1), Pace(CLOCK))
     assert energy_j is None
     assert "every 0.1 s" in str(reason)
     assert "--min-time" in str(reason)
-    energy_j, reason = cuda._energy_j("cuda:0", Method(min_time_s=1.0), WithOthers())
+    energy_j, reason = cuda._energy_j(nth_gpu(0), Method(min_time_s=1.0), WithOthers())
     assert energy_j is None
     assert "took turns" in str(reason)

@@ -8,6 +8,7 @@ import pytest
 
 from primbench.backends import open_backend
 from primbench.cuda import digest as on_gpu
+from primbench.devices import nth_gpu
 from primbench.timing.digest import digest_of, of_host, unlike_parts
 
 MODULUS = 1 << 64
@@ -106,7 +107,7 @@ def test_a_gpus_array_is_digested_there_where_it_lies_as_c_has_it(monkeypatch: p
     array = np.random.default_rng(0).random((4, 8), np.float32)
 
     class Backend:
-        device, stream_handle = "cuda:0", 7
+        device, stream_handle = nth_gpu(0), 7
         brought = 0
 
         def extent(self, found: Any) -> tuple[int, int] | None:

@@ -11,6 +11,7 @@ import pytest
 
 from primbench.backends import missing, open_backend
 from primbench.backends.numpy import Numpy
+from primbench.devices import nth_gpu
 from primbench.kernels.gemm import Gemm
 from primbench.kernels.sparse_gemm import SparseGemm
 from primbench.numa import mempolicy
@@ -122,7 +123,7 @@ def test_arrays_on_a_gpu_are_no_host_memory() -> None:
     class OnGpu(Numpy):
         """A GPU's backend as far as its name goes: no array is touched."""
 
-        device = "cuda:0"
+        device = nth_gpu(0)
 
     assert [] == extents_of(OnGpu(), [np.zeros(3)])
 

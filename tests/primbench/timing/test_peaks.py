@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from primbench.backends import open_backend
+from primbench.devices import nth_gpu
 from primbench.timing import peaks
 
 MIB = 2**20
-ON_GPU: Any = types.SimpleNamespace(name="torch", device="cuda:1")
+ON_GPU: Any = types.SimpleNamespace(name="torch", device=nth_gpu(1))
 
 
 def test_memory_that_came_and_went_is_in_the_mark_and_that_of_earlier_cases_is_not() -> None:
@@ -78,7 +79,7 @@ def test_torchs_allocator_is_asked_for_the_device_of_the_case(monkeypatch: pytes
 
 
 def test_another_frameworks_allocator_keeps_no_such_mark() -> None:
-    cupy: Any = types.SimpleNamespace(name="cupy", device="cuda:0")
+    cupy: Any = types.SimpleNamespace(name="cupy", device=nth_gpu(0))
     missing: dict[str, str] = {}
     assert None is peaks.since(peaks.start(cupy), missing)["gpu_allocated_peak_bytes"]
     assert "cupy has its own" in missing["gpu_allocated_peak_bytes"]

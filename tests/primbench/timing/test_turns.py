@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from primbench.devices import CPU, Device
 from primbench.measurement import Samples
 from primbench.timing import cpu_probe, host_counters
 from primbench.timing.calls import CallLoop
@@ -156,7 +157,7 @@ def test_all_call_from_one_cpu_and_are_put_back_whatever_happens() -> None:
     pace = InTurn(lambda done: done, cpu)
 
     def call() -> None:
-        with pace.in_place(CallLoop([lambda: None]), "cpu"):
+        with pace.in_place(CallLoop([lambda: None]), Device(CPU)):
             assert {cpu} == os.sched_getaffinity(0)
             raise RuntimeError
 
@@ -167,7 +168,7 @@ def test_all_call_from_one_cpu_and_are_put_back_whatever_happens() -> None:
 
 def test_without_a_cpu_each_stays_where_it_is() -> None:
     before = os.sched_getaffinity(0)
-    with InTurn(lambda done: done).in_place(CallLoop([lambda: None]), "cpu"):
+    with InTurn(lambda done: done).in_place(CallLoop([lambda: None]), Device(CPU)):
         assert before == os.sched_getaffinity(0)
 
 
@@ -178,11 +179,11 @@ def test_what_others_allow_a_thread_meanwhile_stays(pinned_to: Callable[[Collect
     pace = InTurn(lambda done: done, pinned_to and pinned_to(before))
     given = {max(before)} if pinned_to is None else before - {pinned_to(before)}
     try:
-        with pace.in_place(CallLoop([lambda: None]), "cpu"):
+        with pace.in_place(CallLoop([lambda: None]), Device(CPU)):
             os.sched_setaffinity(0, given)
         assert given == os.sched_getaffinity(0)
         if pinned_to is not None:
-            with pace.in_place(CallLoop([lambda: None]), "cpu"):
+            with pace.in_place(CallLoop([lambda: None]), Device(CPU)):
                 assert given == os.sched_getaffinity(0), "the CPU of the others is no longer this thread's"
             assert pace.turns().cpu is None
     finally:

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from primbench.devices import CPU, Device
 from primbench.timing import usage
 from primbench.timing.usage import pss_bytes, readers, rss_bytes
 
@@ -77,7 +78,7 @@ def test_a_kernel_that_lists_no_children_is_a_reason(tmp_path: Path) -> None:
     process(tmp_path, 5_000_001, "", 100)
     (tmp_path / "proc/5000001/task/5000001/children").unlink()
     missing: dict[str, str] = {}
-    with readers(5_000_001, "cpu", missing, tmp_path) as found:
+    with readers(5_000_001, Device(CPU), missing, tmp_path) as found:
         assert {"host_rss_bytes": None} == found[0](missing)
     assert missing["host_rss_bytes"].endswith("children: ENOENT")
 
@@ -91,12 +92,12 @@ def test_a_control_groups_memory_is_that_of_the_nearest_one(tmp_path: Path, usag
     (tmp_path / "proc/self/mountinfo").write_text(f"1 2 0:3 / /{top} rw - {kind} {kind} rw,memory\n")
     (tmp_path / top / "job").mkdir(parents=True)
     missing: dict[str, str] = {}
-    with readers(1, "cpu", missing, tmp_path) as found:
+    with readers(1, Device(CPU), missing, tmp_path) as found:
         assert 2 == len(found)
     assert "counts no memory" in missing["group_bytes"]
     (tmp_path / top / usage).write_text("999\n")
     (tmp_path / top / "job" / usage).write_text("123\n")
-    with readers(1, "cpu", {}, tmp_path) as found:
+    with readers(1, Device(CPU), {}, tmp_path) as found:
         assert {"group_bytes": 123} == found[-1]({})
 
 

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from primbench.backends import open_backend
+from primbench.devices import nth_gpu
 from primbench.distributed.group import ALONE, Group
 from primbench.errors import UnsupportedCase
 from primbench.kernels.gemm import Gemm
@@ -225,7 +226,7 @@ def test_the_watcher_keeps_all_series_of_a_gpu(stub: str, monkeypatch: pytest.Mo
     """The watcher is a real process; only the library that it asks stands in for NVML's."""
     monkeypatch.setenv("LD_PRELOAD", stub)
     monkeypatch.setenv("STUB_PIDS", f"{os.getpid()},5000300")
-    backend: Any = types.SimpleNamespace(name="cupy", device="cuda:0")
+    backend: Any = types.SimpleNamespace(name="cupy", device=nth_gpu(0))
     missing: dict[str, str] = {}
     with watched(backend, None, missing) as until_now:
         time.sleep(2 * LEAST_S)
@@ -251,7 +252,7 @@ def test_memory_that_the_driver_does_not_tell_is_unknown_and_not_0(
     for name, value in variables.items():
         monkeypatch.setenv(name, value.replace("own", str(os.getpid())))
     monkeypatch.setenv("LD_PRELOAD", stub)
-    backend: Any = types.SimpleNamespace(name="cupy", device="cuda:0")
+    backend: Any = types.SimpleNamespace(name="cupy", device=nth_gpu(0))
     with watched(backend, None, {}) as until_now:
         found = until_now()
     assert found is not None
