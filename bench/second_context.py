@@ -61,7 +61,7 @@ def use(backend: Any, streams: int) -> None:
 
     for _ in range(streams):
         with torch.cuda.stream(torch.cuda.ExternalStream(driver.create_stream())):
-            torch.zeros(8, device=backend.device)
+            torch.zeros(8, device=str(backend.device))
     torch.cuda.synchronize()
 
 

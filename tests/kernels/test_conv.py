@@ -109,6 +109,7 @@ def test_numba_step_compiles_nothing(direction: str, layout: str) -> None:
 IN_SIMULATOR = """
 import itertools, json, types
 import numpy as np
+from primbench.devices import nth_gpu
 from primbench.dtypes import numpy_dtype
 from primbench.kernels.conv import Conv, _numba_cuda
 from primbench.kernels.conv.numba import numba_conv

@@ -28,6 +28,7 @@ import itertools, json, types
 import numpy as np
 from primbench.kernels.gemm import numba as gemm_numba
 from primbench.kernels.gemm import Gemm
+from primbench.devices import nth_gpu
 from primbench.dtypes import numpy_dtype
 from primbench.problem import description_of
 

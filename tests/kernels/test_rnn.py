@@ -188,6 +188,7 @@ IN_SIMULATOR = """
 import itertools, json, types
 import numpy as np
 from numba import cuda
+from primbench.devices import nth_gpu
 from primbench.dtypes import numpy_dtype
 from primbench.kernels.gemm import numba as gemm_numba
 from primbench.kernels.rnn import Rnn
