@@ -26,8 +26,8 @@ _SIZES_BYTES = {"B": 1}
 _SIZES_BYTES |= {f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)}
 _SIZES_BYTES |= {f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}
 _COUNT_PREFIXES = {prefix: 1024**power for power, prefix in enumerate(("", "K", "M", "G"))}
-_ZERO_FIRST = re.compile(r"(?:^|[,:])0[0-9]")  # else "1,024" were 1 and 24; "1,256" may well be meant as two
-_THOUSANDS = re.compile(r"(?<![0-9])[1-9][0-9]{0,2}(?:,[0-9]{3})*,0[0-9]{2}(?:,[0-9]{3})*(?![0-9])")
+_ZERO_FIRST = r"(?:^|[,:])0[0-9]"  # else "1,024" were 1 and 24; "1,256" may well be meant as two
+_THOUSANDS = r"(?<![0-9])[1-9][0-9]{0,2}(?:,[0-9]{3})*,0[0-9]{2}(?:,[0-9]{3})*(?![0-9])"
 _QUANTITY = r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([A-Za-z%]+)\s*"
 
 _TIME_EXPONENTS: dict[TimeUnit, int] = {"s": 0, "ms": -3, "us": -6, "ns": -9}
@@ -66,14 +66,14 @@ def parse_counts(text: str, unit: Literal["", "B"] = "") -> tuple[int, ...]:
 
     unit: "B" reads sizes such as 4KiB; a prefix alone is one of 1024 there, too. Raises InvalidRequest.
     """
-    if text.isprintable() and _ZERO_FIRST.search(text):
+    if text.isprintable() and re.search(_ZERO_FIRST, text):
         raise InvalidRequest(f"{text!r}: no number of a list begins with 0: write {_whole(text)}")
     return tuple(itertools.chain.from_iterable(_parse_sweep(part, unit) for part in text.split(",")))
 
 
 def _whole(text: str) -> str:
     """The list without the commas that stand between thousands: "64,1,024" as "64,1024"."""
-    return re.sub(r"(^|[,:])0+(?=[0-9])", r"\1", _THOUSANDS.sub(lambda found: found[0].replace(",", ""), text))
+    return re.sub(r"(^|[,:])0+(?=[0-9])", r"\1", re.sub(_THOUSANDS, lambda found: found[0].replace(",", ""), text))
 
 
 def _parse_sweep(text: str, unit: Literal["", "B"]) -> tuple[int, ...]:

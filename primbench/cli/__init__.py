@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -100,6 +101,12 @@ class LazyGroup(CommandGroup):
         except (click.NoSuchOption, click.BadOptionUsage) as error:
             _refuse(ctx, error)
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """With the width of help, for which click itself would import shutil, and with it all that packs files."""
+        return super().make_context(info_name, args, parent, **({"terminal_width": _width_of_help()} | extra))
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             with ctrl_c_raises():
@@ -122,6 +129,17 @@ class LazyGroup(CommandGroup):
         except (KeyboardInterrupt, click.Abort):  # Abort: Ctrl-C at a prompt
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _width_of_help() -> int:
+    """As click has it: what COLUMNS says, else the terminal, less two and within 50 and 78."""
+    named = os.environ.get("COLUMNS", "")
+    try:
+        columns = int(named) if named.isdecimal() else 0
+        columns = columns or os.get_terminal_size(sys.__stdout__.fileno()).columns  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):  # no stdout, or no terminal
+        columns = 0
+    return max(min(columns or 80, 80) - 2, 50)
 
 
 def _sweep() -> None:

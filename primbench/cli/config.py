@@ -10,7 +10,6 @@ import click
 
 from primbench.cli.echo import say
 from primbench.errors import FileError, near
-from primbench.system.inputs import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -45,8 +44,12 @@ class Homeless(FileError):
 def read() -> dict[str, dict[str, Any]]:
     """Its tables; none where there is no file. Raises FileError."""
     try:
+        if not (os.environ.get(VARIABLE) or os.path.lexists(path())):
+            return {}
+        from primbench.system.inputs import opened  # next to nobody has such a file, and --help does without
+
         with opened(path()) as file:
-            found = _parsed(file.read().decode())
+            return _parsed(file.read().decode())
     except (Homeless, FileNotFoundError, NotADirectoryError) as error:  # HOME may be /dev/null
         if os.environ.get(VARIABLE):
             raise FileError(f"{path()}: no such file, and {VARIABLE} names it") from error
@@ -57,20 +60,19 @@ def read() -> dict[str, dict[str, Any]]:
         raise FileError(f"{path()}: cannot be read: {error.strerror}: name another by {VARIABLE}") from None
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path()}: not TOML: {str(error)[:300]}") from None
-    for name, table in found.items():
-        if not isinstance(table, dict):
-            raise FileError(f"{path()}: {name} is not a table: write [{OF_ALL}] above it, or the name of a command")
-    return found
 
 
-def _parsed(text: str) -> dict[str, Any]:
-    import tomllib  # next to nobody has such a file, and --help does without
+def _parsed(text: str) -> dict[str, dict[str, Any]]:
+    import tomllib
 
     from primbench.system.document import TOO_LARGE, has_larger
 
     found = tomllib.loads(text)
     if has_larger(found):  # which Python may not even be able to print
         raise ValueError(TOO_LARGE)
+    for name, table in found.items():
+        if not isinstance(table, dict):
+            raise FileError(f"{path()}: {name} is not a table: write [{OF_ALL}] above it, or the name of a command")
     return found
 
 

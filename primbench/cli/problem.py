@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import shlex
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
@@ -177,6 +176,8 @@ def entries_in(sizes: str, only: Sequence[str], given: Mapping[str, tuple[Value,
 def entries_in_words(text: str) -> Entries:
     """The problems of a primitive and its options, such as "gemm -m 4K -n 4K -k 4K". Raises InvalidRequest."""
     try:
+        import shlex  # which --help does without
+
         problem, asked = in_words(shlex.split(text), OfProblem)
         return entries_of(problem, asked.problem)
     except (click.UsageError, ValueError, IndexError) as error:

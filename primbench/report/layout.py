@@ -228,9 +228,7 @@ def _cell_lines(cell: str, most: int) -> list[str]:
     ) or [""]
 
 
-def tabulated(rows: Sequence[Sequence[str]], format_name: str, headings: Sequence[str] = ()) -> str:
-    """As wide as the cells are, all columns but the last right-aligned. format_name: of tabulate."""
-    from tabulate import tabulate
-
-    align = ["right"] * (len(rows[0] if rows else headings) - 1) + ["left"]
-    return tabulate(rows, headers=headings, tablefmt=format_name, colalign=align, disable_numparse=True)
+def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The cells as wide as the widest of their column, all but the last right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [[*map(str.rjust, row[:-1], widths), row[-1].ljust(widths[-1])] for row in rows]

@@ -38,7 +38,7 @@ cli
 LINE = {package: number for number, line in enumerate(ORDER.splitlines()) for package in line.split()}
 HEAVY = {
     "cupti", "cupy", "llvmlite", "ml_dtypes", "numba", "numpy", "pandas", "PIL", "pynvml", "rich", "scipy",
-    "tabulate", "torch",
+    "torch",
 }  # fmt: skip
 
 

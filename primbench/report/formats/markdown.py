@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.report.document import Table
-from primbench.report.layout import tabulated
+from primbench.report.layout import aligned
 from primbench.report.plain import lines, markdown, paragraph
 
 if TYPE_CHECKING:
@@ -31,8 +31,12 @@ def _noted(note: Note) -> str:
 
 
 def of_table(table: Table) -> str:
-    headings, *rows = ([*map(markdown, row)] for row in (table.headings, *table.rows))
-    title = f"**{markdown(table.caption('  '))}**"
-    return (
-        "\n\n".join([title, tabulated(rows, "pipe", headings), *(paragraph(each.text) for each in table.notes)]) + "\n"
-    )
+    parts = [f"**{markdown(table.caption('  '))}**", *([_grid(table)] if table.columns else [])]
+    return "\n\n".join([*parts, *(paragraph(each.text) for each in table.notes)]) + "\n"
+
+
+def _grid(table: Table) -> str:
+    rows = aligned([[*map(markdown, row)] for row in (table.headings, *table.rows)])
+    *right, left = ["-" * (len(cell) + 1) for cell in rows[0]]
+    headings, *lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([headings, "".join(f"|{dashes}:" for dashes in right) + f"|:{left}|", *lines])

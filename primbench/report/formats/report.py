@@ -17,7 +17,7 @@ from primbench.report.document import Figure, Note, Section
 from primbench.report.plain import lines, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from primbench.report.document import Column, Document, Table
 
@@ -133,7 +133,7 @@ def _scrolling(parent: Element, name: str) -> Element:
 
 def _table(parent: Element, table: Table) -> None:
     sides = [_look(column) for column in table.columns]
-    body = _grid(parent, table.caption(", "), table.headings, sides)
+    body = _grid(parent, table, sides)
     for cells in zip(*(_cells(column) for column in table.columns), strict=True):
         row = SubElement(body, "tr")
         for (words, value), side in zip(cells, sides, strict=True):
@@ -142,15 +142,17 @@ def _table(parent: Element, table: Table) -> None:
         _note(parent, note)
 
 
-def _grid(parent: Element, caption: str, headings: Iterable[str], sides: Sequence[str]) -> Element:
+def _grid(parent: Element, table: Table, sides: Sequence[str]) -> Element:
     """The body of a new table."""
-    table = SubElement(_scrolling(parent, caption or "Numbers"), "table")
+    caption = table.caption(", ")
+    found = add(_scrolling(parent, caption or "Numbers"), "table", look="list" if table.is_list else "")
     if caption:
-        add(table, "caption", caption)
-    row = SubElement(SubElement(table, "thead"), "tr")
-    for heading, side in zip(headings, sides, strict=True):
-        add(row, "th", heading.strip() or "what", look=side, scope="col")
-    return SubElement(table, "tbody")
+        add(found, "caption", caption)
+    if any(table.headings) or not table.is_list:
+        row = SubElement(SubElement(found, "thead"), "tr")
+        for heading, side in zip(table.headings, sides, strict=True):
+            add(row, "th", heading.strip() or "what", look=side, scope="col")
+    return SubElement(found, "tbody")
 
 
 def _cells(column: Column) -> list[tuple[str, str | None]]:

@@ -16,6 +16,7 @@ import pytest
 from primbench.cli import config, numa
 from primbench.cli.completion import SHELLS
 from primbench.errors import FileError
+from primbench.system import inputs
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -116,16 +117,19 @@ def test_a_home_that_is_no_folder_holds_none(monkeypatch: pytest.MonkeyPatch, in
     assert "/dev/null/.config/primbench/config.toml: not there\n" == invoke("config").stdout
 
 
-def test_the_home_of_another_user_holds_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_of_another_user_holds_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of who became another user and kept HOME; root, who may read all, is refused by hand."""
 
     def refused(path: str, **_: object) -> str:
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
-    monkeypatch.setattr(config, "opened", refused)
+    monkeypatch.setattr(inputs, "opened", refused)
     with pytest.raises(FileError, match="cannot be read: Permission denied"):
         config.read()
     monkeypatch.delenv("PRIMBENCH_CONFIG")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "primbench").mkdir()
+    (tmp_path / "primbench/config.toml").touch()
     assert {} == config.read()
 
 
