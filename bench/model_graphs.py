@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench import Method, PrimbenchError, measure
-from primbench.cuda import driver
-from primbench.cuda.second_context import SecondContext
+from primbench.gpu.nvidia import driver
+from primbench.gpu.nvidia.second_context import SecondContext
 from primbench.kernels.model import Model
 from primbench.registry import networks
 

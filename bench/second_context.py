@@ -15,8 +15,8 @@ import sys
 from typing import Any
 
 from primbench.backends import open_backend
-from primbench.cuda import driver
-from primbench.cuda.second_context import SecondContext
+from primbench.gpu.nvidia import driver
+from primbench.gpu.nvidia.second_context import SecondContext
 from primbench.kernels.gemm import Gemm
 from primbench.kernels.launch import Launch
 from primbench.kernels.memcpy import Memcpy

@@ -17,6 +17,7 @@ from primbench.environment.fingerprint import facts
 from primbench.environment.libraries import Library
 from primbench.environment.software import Blas
 from primbench.environment.words import in_words, unit_of
+from primbench.gpu.nvidia.gpu import Gpu
 from primbench.numa.topology import Node
 from primbench.problem import fields_of
 from primbench.registry import backends_of, primitives, summaries
@@ -26,7 +27,6 @@ from primbench.results.metrics import METRICS
 from primbench.runtimes.table import known, settable_by
 from primbench.spec.settings import NAME, PLACEMENT, SETTINGS
 from primbench.spec.variables import LISTS
-from primbench.system.gpu import Gpu
 from primbench.system.meaning import Fact, facts_of
 from primbench.units import format_time
 

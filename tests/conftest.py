@@ -29,7 +29,7 @@ from primbench.distributed.group import Group
 from primbench.doctor import place
 from primbench.doctor.place import Place
 from primbench.errors import PrimbenchError
-from primbench.system import nvml
+from primbench.gpu.nvidia import nvml
 from primbench.system.cgroups import cgroup_folders
 
 # How long an example takes is of what else the machine does.

@@ -6,8 +6,9 @@ from ctypes import byref, c_uint, c_ulonglong, c_void_p
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from primbench.cuda import copies, driver, kernels
+from primbench.cuda import copies, kernels
 from primbench.cuda.copies import DeviceMemory
+from primbench.gpu.nvidia import driver
 from primbench.kernels.chase.problem import STRIDE_BYTES, WORD_BYTES
 from primbench.problem import described
 

@@ -64,7 +64,8 @@ def cupy_conv(backend: Any, problem: Conv, first: Any, second: Any) -> Step:
 
 
 def _choose(backend: Any, problem: Conv, operands: tuple[Any, Any, Any]) -> Choice:
-    from primbench.cuda import cudnn, cudnn_conv, driver
+    from primbench.cuda import cudnn, cudnn_conv
+    from primbench.gpu.nvidia import driver
 
     key = (problem, backend.device, backend.stream_handle)
     choice = _CHOICES.get(key)

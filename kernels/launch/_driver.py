@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from primbench.cuda import driver
 from primbench.errors import UnsupportedCase
+from primbench.gpu.nvidia import driver
 from primbench.kernels.launch._cuda import Replay, cuda_step, parameters
 
 if TYPE_CHECKING:

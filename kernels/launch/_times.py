@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from primbench.cuda import driver
-from primbench.cuda.blocker import Blocker
+from primbench.gpu.nvidia import driver
+from primbench.gpu.nvidia.blocker import Blocker
 from primbench.timing.sampling import Pace, collect, secondary_rule
 
 if TYPE_CHECKING:

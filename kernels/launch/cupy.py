@@ -61,7 +61,7 @@ def _raw_kernels(backend: Any, problem: Launch) -> tuple[list[Step], Any]:
 
 
 def _replay(backend: Any, enqueue: Callable[[], None], output: Any) -> Replay:
-    from primbench.cuda import driver
+    from primbench.gpu.nvidia import driver
 
     backend.stream.begin_capture()
     try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from ctypes import byref, c_uint, c_ulonglong, c_void_p
 from typing import TYPE_CHECKING
 
-from primbench.cuda import driver, kernels
+from primbench.cuda import kernels
 from primbench.cuda.copies import HostMemory
+from primbench.gpu.nvidia import driver
 
 if TYPE_CHECKING:
     from primbench.cuda.copies import Copy, DeviceMemory

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.cuda import driver
-from primbench.cuda.blocker import Blocker
 from primbench.cuda.copies import Branch, by_engine
+from primbench.gpu.nvidia import driver
+from primbench.gpu.nvidia.blocker import Blocker
 from primbench.timing.sampling import Pace, collect, secondary_rule
 
 if TYPE_CHECKING:

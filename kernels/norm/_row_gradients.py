@@ -6,8 +6,9 @@ import functools
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from primbench.cuda import driver, rows
+from primbench.cuda import rows
 from primbench.dtypes import itemsize_bytes
+from primbench.gpu.nvidia import driver
 from primbench.kernels.norm._launch import in_turn, launch_of
 from primbench.kernels.norm._operands import EPSILON, named_inputs
 from primbench.kernels.norm.problem import VECTORS

@@ -8,8 +8,8 @@ from ctypes import c_size_t, c_ubyte, c_void_p
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from primbench.cuda import driver
 from primbench.cuda.cudnn_rnn import Recurrent, RnnAddresses
+from primbench.gpu.nvidia import driver
 from primbench.problem import Step, described
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from primbench.errors import BackendUnavailable, InvalidRequest, near
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from primbench.cuda.second_context import SecondContext
+    from primbench.gpu.nvidia.second_context import SecondContext
     from primbench.problem import Array
 
 

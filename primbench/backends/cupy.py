@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from primbench.cuda import driver
     from primbench.devices import Device
+    from primbench.gpu.nvidia import driver
     from primbench.problem import Array
 
 RANK = 20
@@ -36,7 +36,7 @@ class Cupy:
     def __init__(self, device: Device) -> None:
         import cupy
 
-        from primbench.cuda.second_context import SecondContext
+        from primbench.gpu.nvidia.second_context import SecondContext
 
         self.device = device
         self._outer_device = cupy.cuda.Device()
@@ -108,7 +108,7 @@ class Cupy:
         return (array.data.ptr, array.nbytes) if array.flags.c_contiguous else None
 
     def capture(self, enqueue: Callable[[], None]) -> driver.DriverGraph:
-        from primbench.cuda import driver
+        from primbench.gpu.nvidia import driver
 
         return driver.capture(self.stream_handle, enqueue)
 

@@ -11,8 +11,8 @@ from primbench.errors import BackendUnavailable, UnsupportedCase
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from primbench.cuda import driver
     from primbench.devices import Device
+    from primbench.gpu.nvidia import driver
     from primbench.problem import Array
 
 RANK = 30
@@ -44,8 +44,8 @@ class NumbaCuda:
     def __init__(self, device: Device) -> None:
         from numba import cuda
 
-        from primbench.cuda import driver
-        from primbench.cuda.second_context import SecondContext
+        from primbench.gpu.nvidia import driver
+        from primbench.gpu.nvidia.second_context import SecondContext
 
         self.device = device
         cuda.select_device(device.index)
@@ -77,7 +77,7 @@ class NumbaCuda:
         """Fill by the driver's memset: Numba's own would compile a kernel for every dtype and number of dimensions."""
         import ctypes
 
-        from primbench.cuda import driver
+        from primbench.gpu.nvidia import driver
 
         address, stream = ctypes.c_void_p(_address(array)), ctypes.c_void_p(self.stream_handle)
         if array.dtype.name == "int32":
@@ -116,7 +116,7 @@ class NumbaCuda:
     def capture(self, enqueue: Callable[[], None]) -> driver.DriverGraph:
         from numba import cuda
 
-        from primbench.cuda import driver
+        from primbench.gpu.nvidia import driver
 
         # Numba frees dropped arrays some time later; a free during a capture would end the capture.
         with cuda.defer_cleanup():

@@ -103,7 +103,7 @@ class TorchCuda(TorchCpu):
     """Works on a stream of its own, made current until close()."""
 
     def __init__(self, device: Device) -> None:
-        from primbench.cuda.second_context import SecondContext
+        from primbench.gpu.nvidia.second_context import SecondContext
 
         super().__init__(device)
         torch = self._torch
@@ -169,7 +169,7 @@ class TorchGraph:
     longest_path: int | None = None
 
     def __init__(self, torch: Any, stream: int, enqueue: Callable[[], None]) -> None:
-        from primbench.cuda import driver
+        from primbench.gpu.nvidia import driver
 
         try:
             self._graph = torch.cuda.CUDAGraph(keep_graph=True)

@@ -9,8 +9,8 @@ from primbench.causes import HARDWARE, STACK, has_gpus
 from primbench.causes._job_gpus import clocks_held_down, others_on_gpus, waits_for_copies, waits_for_launches
 from primbench.devices import nth_gpu
 from primbench.doctor.cause import Cause, Finding, Suspect, listed, of
-from primbench.environment.cuda_driver import STARTS
 from primbench.environment.gpu_code import BY_COMPILING, NOT_AT_ALL, lacking
+from primbench.gpu.nvidia.cuda_start import STARTS
 from primbench.system.meaning import FactId
 from primbench.units import format_bytes
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from primbench.compare.beside import Beside
     from primbench.compare.sides import Side
     from primbench.doctor.place import Place
-    from primbench.system.gpu import Gpu
+    from primbench.gpu.nvidia.gpu import Gpu
 
 RANK = 1
 

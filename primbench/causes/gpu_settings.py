@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from primbench.doctor.cause import Severity
     from primbench.doctor.place import Place
+    from primbench.gpu.nvidia.gpu import Gpu
     from primbench.spec.setting import Activity
-    from primbench.system.gpu import Gpu
 
 RANK = 2
 

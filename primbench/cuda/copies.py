@@ -15,11 +15,12 @@ from ctypes import byref, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from primbench.cuda import driver, pinned
+from primbench.cuda import pinned
 from primbench.cuda.kernels import PreparedKernel
 from primbench.devices import nth_gpu
 from primbench.dtypes import poison_host
 from primbench.errors import UnsupportedCase
+from primbench.gpu.nvidia import driver
 from primbench.numa.buffers import host_buffer
 from primbench.problem import described
 

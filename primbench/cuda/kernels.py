@@ -14,8 +14,9 @@ from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 
-from primbench.cuda import driver, libraries
+from primbench.cuda import libraries
 from primbench.errors import PrimbenchError, UnsupportedCase
+from primbench.gpu.nvidia import driver
 
 PreparedKernel = tuple[Callable[..., int], tuple[Any, ...]]
 """A foreign function and its arguments, converted beforehand: that would cost time in every call."""

@@ -7,7 +7,7 @@ import weakref
 from ctypes import byref, c_size_t, c_uint, c_void_p
 from typing import TYPE_CHECKING
 
-from primbench.cuda import driver
+from primbench.gpu.nvidia import driver
 
 if TYPE_CHECKING:
     from primbench.problem import Array

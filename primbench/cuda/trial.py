@@ -6,8 +6,8 @@ import contextlib
 import math
 from typing import TYPE_CHECKING, Any
 
-from primbench.cuda import driver
 from primbench.errors import PrimbenchError
+from primbench.gpu.nvidia import driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable

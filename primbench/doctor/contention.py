@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from primbench.gpu.nvidia.processes import devices_of, processes_on
 from primbench.measurement.readings import GpuProcess
 from primbench.system.cgroups import folders_of
 from primbench.system.cpu_time import spent
 from primbench.system.files import attempt
-from primbench.system.gpu_processes import devices_of, processes_on
 from primbench.system.memory import reread_bytes
 from primbench.system.pressure import cpu_pressure, group_pressure
 from primbench.system.processes import ancestors

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from primbench.environment.limits import Limits
     from primbench.environment.machine import Machine
     from primbench.environment.software import Software
-    from primbench.system.gpu import Gpu
+    from primbench.gpu.nvidia.gpu import Gpu
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):

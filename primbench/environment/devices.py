@@ -11,12 +11,12 @@ from typing import Annotated
 import msgspec
 
 from primbench.devices import CUDA, Device
-from primbench.environment import cuda_driver, rdma
+from primbench.environment import rdma
 from primbench.environment.reading import read_all
-from primbench.system import gpu
+from primbench.gpu.nvidia import cuda_start, gpu
+from primbench.gpu.nvidia.gpu import Gpu
+from primbench.gpu.nvidia.processes import devices_of
 from primbench.system.files import utf8
-from primbench.system.gpu import Gpu
-from primbench.system.gpu_processes import devices_of
 from primbench.system.meaning import Fact, facts_of
 from primbench.system.processes import environ_of, folder_of, root_of
 
@@ -45,10 +45,10 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
     mps_of_another: Annotated[bool | None, _confined("Whether that is of a user that is neither root nor this one.",
         "owner of the pipe in $CUDA_MPS_PIPE_DIRECTORY or /tmp/nvidia-mps", _mps_of_another, "mps")] = None
     cuda: Annotated[str | None, _confined("What CUDA answers when it is started here: CUDA_SUCCESS.",
-        "cuInit()", cuda_driver.answer, "cuda-start", of_others=False, asks_gpus=True)] = None
+        "cuInit()", cuda_start.answer, "cuda-start", of_others=False, asks_gpus=True)] = None
     refused_files: Annotated[dict[str, str] | None, _confined(
         "Device files that CUDA opens and may not here, each with the error, as EPERM by a control group.",
-        "open() of the GPUs' device files", lambda root: cuda_driver.refused_files(root, _gpu_files(root, 0)),
+        "open() of the GPUs' device files", lambda root: cuda_start.refused_files(root, _gpu_files(root, 0)),
         of_others=False, by_doctor=True, asks_gpus=True)] = None
     gdrdrv_file: Annotated[bool | None, _confined("Whether the device file of GDRCopy is here.",
         "/dev/gdrdrv", lambda root, pid: (root_of(root, pid) / "dev/gdrdrv").exists(), by_doctor=True)] = None

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.distributed.world import Launched, launched
 from primbench.errors import InvalidRequest, PlacementError
+from primbench.gpu.nvidia import nvml
 from primbench.spec.fleet import Member
-from primbench.system import nvml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

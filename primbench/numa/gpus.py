@@ -11,14 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from primbench.devices import nth_gpu
+from primbench.gpu.nvidia.nvml import ask, library
 from primbench.numa.topology import GpuPlace, Link
 from primbench.system.files import attempt, format_cpu_list, sysfs_address
-from primbench.system.nvml import ask, library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from primbench.system.nvml import NvmlDevice
+    from primbench.gpu.nvidia.nvml import NvmlDevice
 
 # Read here by number: pynvml's NVML_P2P_CAPS_INDEX_READ is a tuple.
 _P2P_READ, _P2P_NVLINK = 0, 2

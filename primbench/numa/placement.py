@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from primbench.errors import PlacementError
+from primbench.gpu.nvidia import nvml
 from primbench.numa import mempolicy
 from primbench.numa.nodes import (
     check_allowed,
@@ -29,7 +30,6 @@ from primbench.numa.nodes import (
 from primbench.numa.scan import memory_nodes, node_of_pci
 from primbench.quantities import Whole
 from primbench.spec.placement import THREAD_VARIABLES, Placement
-from primbench.system import nvml
 from primbench.system.files import attempt, format_cpu_list
 from primbench.system.refused_calls import refused_calls_named
 

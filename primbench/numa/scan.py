@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from primbench.gpu.nvidia.processes import devices_of
 from primbench.numa import gpus
 from primbench.numa.topology import GpuPlace, Node, Topology
 from primbench.system import cores, cpusets, pci
 from primbench.system.files import attempt, labelled_bytes, read_cpu_list, read_number, sysfs_address, whole_number
-from primbench.system.gpu_processes import devices_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from primbench.cuda import driver
+from primbench.gpu.nvidia import counters, driver
 from primbench.measurement import Measurement, Samples
 from primbench.measurement.readings import GpuReading
-from primbench.timing import gpu_counters
 from primbench.timing.device import MAX_QUEUED, DeviceSampler, chained, device_sampler, event_pair
 from primbench.timing.sampling import (
     FEW_TURNS,
@@ -59,7 +58,7 @@ class CudaTimer:
     ) -> None:
         """copies: the same calls on other memory; where graphs can be made, device_s is sampled on all of them."""
         self._backend, self._calls, self._method, self._pace = backend, calls, method, pace
-        self._before = gpu_counters.start(backend.device)
+        self._before = counters.start(backend.device)
         self._missing = {"batch_s": "on a GPU stream_s is the period of back-to-back calls"}
         self._rough_s = _rough_time_s(calls, backend.stream_handle, pace)
         self._drift: float | None = None
@@ -129,7 +128,7 @@ class CudaTimer:
             wall_s=wall_s,
             stream_s=stream_s,
             device_s=device_s,
-            gpu=gpu_counters.since(self._before, gpu),
+            gpu=counters.since(self._before, gpu),
             missing=self._missing,
         )
         if calls.launches_nothing:
@@ -177,7 +176,7 @@ def _energy_j(device: Device, method: Method, pace: Pace) -> tuple[float | None,
         return None, "the board counts the energy of all processes that took turns"
     if method.min_time_s < ENERGY_S:
         return None, f"the board's counter moves on every 0.1 s: sample for {ENERGY_S:g} s or longer (--min-time)"
-    return gpu_counters.energy_j(device)
+    return counters.energy_j(device)
 
 
 def _stream(calls: CallLoop, stream: int, call_s: float, rule: StoppingRule, pace: Pace) -> Samples:
@@ -262,6 +261,6 @@ def _load(backend: CudaBackend, sampler: DeviceSampler, call_s: float) -> GpuRea
     """Clocks, power and what holds them back, read while the case's own calls run."""
     for _ in range(max(1, math.ceil(LOAD_S / (call_s * sampler.calls_per_sample)))):
         sampler.enqueue()
-    load = gpu_counters.read_load(backend.device)
+    load = counters.read_load(backend.device)
     driver.synchronize(backend.stream_handle)
     return load

@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from primbench.cuda import driver
-from primbench.cuda.blocker import HELD_S, Blocker
 from primbench.errors import UnsupportedCase
+from primbench.gpu.nvidia import driver
+from primbench.gpu.nvidia.blocker import HELD_S, Blocker
 from primbench.timing.sampling import MIN_SAMPLES
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, cast
 
-from primbench.cuda import digest as on_gpu
-from primbench.cuda.digest import COLUMNS, WORD_BYTES, part_words
+from primbench.gpu.nvidia import digest as on_gpu
+from primbench.gpu.nvidia.digest import COLUMNS, WORD_BYTES, part_words
 from primbench.timing.verify import is_host_array, on_host
 
 if TYPE_CHECKING:

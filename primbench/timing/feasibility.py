@@ -35,7 +35,7 @@ def check_memory(backend: Backend, problem: Problem, sets: int = 1) -> None:
     if not backend.device.is_gpu:
         check((sets + 1) * problem.memory_bytes(), memory.available_memory_bytes, "this host")
         return
-    from primbench.cuda import driver
+    from primbench.gpu.nvidia import driver
 
     check(problem.memory_bytes(), memory.available_memory_bytes, "this host")
     check(sets * problem.memory_bytes(), driver.free_memory_bytes, str(backend.device))

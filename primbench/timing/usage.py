@@ -10,20 +10,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from primbench.gpu.nvidia import gpm
+from primbench.gpu.nvidia.counters import clock_hz, held_back_s, unlisted
+from primbench.gpu.nvidia.nvml import ask, find, read_fields
+from primbench.gpu.nvidia.processes import processes_on
 from primbench.measurement.over_time import GPU
-from primbench.system import gpm
 from primbench.system.files import attempt, labelled_bytes, read_number
-from primbench.system.gpu_processes import processes_on
 from primbench.system.memory import group_usage
-from primbench.system.nvml import ask, find, read_fields
 from primbench.system.processes import children
-from primbench.timing.gpu_counters import clock_hz, held_back_s, unlisted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from primbench.devices import Device
-    from primbench.system.nvml import NvmlDevice
+    from primbench.gpu.nvidia.nvml import NvmlDevice
 
 T = TypeVar("T")
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from primbench.doctor.job import GpuUse
-from primbench.system import gpm
+from primbench.gpu.nvidia import gpm
+from primbench.gpu.nvidia.counters import load_of
+from primbench.gpu.nvidia.nvml import NvmlDevice, ask, boards, library, read_fields
+from primbench.gpu.nvidia.processes import processes_on
 from primbench.system.files import attempt
-from primbench.system.gpu_processes import processes_on
-from primbench.system.nvml import NvmlDevice, ask, boards, library, read_fields
 from primbench.system.pci import link_bytes_per_s
-from primbench.timing.gpu_counters import load_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

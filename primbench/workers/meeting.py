@@ -12,7 +12,7 @@ from primbench.distributed.channel import Channel
 from primbench.distributed.group import Group, Refused, host_identity
 from primbench.distributed.ranks import LocalRanks
 from primbench.errors import PlacementError
-from primbench.system import nvml
+from primbench.gpu.nvidia import nvml
 from primbench.workers.protocol import Enlist, Outcome, Start
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from primbench.system import nvml
+from primbench.gpu.nvidia import nvml
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 
 from primbench import Measurement, Method, measure
 from primbench.backends import missing
-from primbench.cuda import driver
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import UnsupportedCase
+from primbench.gpu.nvidia import driver
 from primbench.kernels.batched_gemm import BatchedGemm
 from primbench.kernels.collective import Collective
 from primbench.kernels.gemm import Gemm

@@ -15,8 +15,8 @@ from primbench import Method, Results, load, measure
 from primbench.backends import missing
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import VerificationError
+from primbench.gpu.nvidia import nvml
 from primbench.kernels.gemm import Gemm
-from primbench.system import nvml
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [
@@ -134,7 +134,7 @@ def test_energy_is_counted_over_a_second_and_more() -> None:
 
 @pytest.mark.parametrize("asked", [{"cache": "cold"}, {"reuse_bytes": 2**50}])
 def test_a_cold_cache_rotates_among_sets_beyond_twice_the_l2(asked: dict[str, Any]) -> None:
-    from primbench.cuda import driver
+    from primbench.gpu.nvidia import driver
 
     method = Method(min_time_s=0.005, max_time_s=0.05, **asked)
     measured = measure(Gemm(512, 512, 512), device="cuda:0", method=method)

@@ -10,9 +10,9 @@ import pytest
 
 from primbench import Method, measure
 from primbench.backends import Backend, CudaBackend, missing, open_backend
-from primbench.cuda import driver
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import UnsupportedCase
+from primbench.gpu.nvidia import driver
 from primbench.kernels.launch import Launch
 from primbench.registry import setup_of
 from primbench.timing.verify import check_output

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from primbench.cuda import cudnn, cudnn_conv, cudnn_graph, driver
+from primbench.cuda import cudnn, cudnn_conv, cudnn_graph
 from primbench.devices import nth_gpu
 from primbench.errors import UnsupportedCase
+from primbench.gpu.nvidia import driver
 from primbench.kernels.conv import Conv, _implicit_gemm
 from primbench.kernels.conv import cupy as conv_cupy
 from primbench.problem import description_of

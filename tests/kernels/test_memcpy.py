@@ -196,7 +196,7 @@ def test_multiprocessors_copy_for_one_gpu_what_they_can_reach(fields: dict[str, 
 
 
 def test_a_cpu_needs_no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("primbench.cuda.driver._library", None)
+    monkeypatch.setattr("primbench.gpu.nvidia.driver._library", None)
     backend = importlib.import_module("primbench.backends.numpy").open("cpu")
     step = setup_of("memcpy", "numpy")(backend, Memcpy(8, "h2h"), np.arange(8, dtype=np.int8))
     assert list(range(8)) == list(step())

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from primbench.cuda import copies, driver, kernels
+from primbench.cuda import copies, kernels
 from primbench.errors import UnsupportedCase, VerificationError
+from primbench.gpu.nvidia import driver
 from primbench.kernels.chase import Chase
 from primbench.kernels.memcpy import Memcpy
 from primbench.kernels.memcpy._while_other import while_other_goes

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from primbench.cuda import driver, trial
+from primbench.cuda import trial
 from primbench.cuda.cudnn import CudnnRefusal
 from primbench.cuda.cudnn_rnn import ALGORITHMS, RnnAddresses, RnnGate
 from primbench.devices import Device, nth_gpu
 from primbench.errors import UnsupportedCase
+from primbench.gpu.nvidia import driver
 from primbench.kernels.rnn import Rnn, _cudnn
 from primbench.kernels.rnn import cupy as rnn_cupy
 from primbench.kernels.rnn._network import Network

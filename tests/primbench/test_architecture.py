@@ -20,6 +20,7 @@ measurement
 problem
 registry
 system
+gpu
 spec
 numa
 cuda distributed
@@ -151,7 +152,7 @@ def test_heavy_modules_are_imported_inside_functions() -> None:
 SCALES = {10**power for power in (3, 6, 9, 12, 15)} | {1024**power for power in (1, 2, 3, 4)}
 HOST_CLOCK_TICKS_PER_S = 10**9
 # These exchange numbers with a kernel, a driver or a library in units of its own.
-EXCHANGERS = {"backends", "cuda", "environment", "distributed", "numa", "system", "timing", "watching"}
+EXCHANGERS = {"backends", "cuda", "environment", "distributed", "gpu", "numa", "system", "timing", "watching"}
 
 
 def scalings(tree: ast.AST) -> Iterator[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from primbench.gpu.nvidia.gpm import NAMES
 from primbench.measurement.over_time import GPU, MOST_SAMPLES, SERIES, OverTime, Series, split_unit
-from primbench.system.gpm import NAMES
 
 
 def series(*values: float) -> Series:

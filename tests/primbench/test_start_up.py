@@ -42,7 +42,7 @@ def test_light_commands_import_no_framework_and_no_table(arguments: str) -> None
 
 
 ONLY_MEASURED = {
-    "msgspec", "ctypes", "logging", "importlib.metadata", "primbench.cuda", "primbench.system.files",
+    "msgspec", "ctypes", "logging", "importlib.metadata", "primbench.cuda", "primbench.gpu", "primbench.system.files",
     "primbench.workers",
 }  # fmt: skip
 OF_A_PRIMITIVE = {"dataclasses", "primbench.problem", "primbench.units"}

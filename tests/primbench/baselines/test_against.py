@@ -18,6 +18,7 @@ from primbench.environment import fingerprint
 from primbench.environment.devices import Devices
 from primbench.environment.machine import Machine
 from primbench.errors import FileError, InvalidRequest
+from primbench.gpu.nvidia.gpu import Gpu
 from primbench.measurement import Measurement, Samples
 from primbench.numa.placement import EffectivePlacement
 from primbench.registry import build
@@ -29,7 +30,6 @@ from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.study import Study
 from primbench.suites import deepbench
-from primbench.system.gpu import Gpu
 
 HERE = replace(
     fingerprint.collect(gpus=False),

@@ -11,6 +11,7 @@ import primbench.suites as suites
 from primbench.baselines.roof import Roof, needed, roof_of
 from primbench.environment import fingerprint
 from primbench.environment.devices import Devices
+from primbench.gpu.nvidia.gpu import Gpu
 from primbench.measurement import Measurement, Samples
 from primbench.numa.placement import EffectivePlacement
 from primbench.registry import build
@@ -18,7 +19,6 @@ from primbench.report.table import tables
 from primbench.results.file import Results
 from primbench.results.record import Header, Record, Worker
 from primbench.spec.case import Case
-from primbench.system.gpu import Gpu
 
 HERE = replace(
     fingerprint.collect(gpus=False), devices=Devices(gpus=[Gpu(name="NVIDIA H200"), Gpu(name="NVIDIA Unheard-of")])

@@ -25,6 +25,7 @@ from primbench.environment import fingerprint
 from primbench.environment.container import ContainerRuntime
 from primbench.environment.libraries import Library
 from primbench.errors import InvalidRequest
+from primbench.gpu.nvidia.gpu import Gpu
 from primbench.measurement import Measurement, Samples
 from primbench.measurement.readings import GpuReading, HostReading, Pages, Turns
 from primbench.registry import build
@@ -37,7 +38,6 @@ from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.system.cores import CpuKind
-from primbench.system.gpu import Gpu
 
 from ..report.exports import text_of
 

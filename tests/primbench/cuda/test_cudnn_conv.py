@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from primbench.cuda import cudnn, cudnn_conv, cudnn_graph, driver, trial
+from primbench.cuda import cudnn, cudnn_conv, cudnn_graph, trial
 from primbench.cuda.cudnn_graph import EnginePlan
 from primbench.errors import PrimbenchError, UnsupportedCase
+from primbench.gpu.nvidia import driver
 from primbench.kernels.conv import Conv
 
 SIZES: dict[str, Any] = {"n": 2, "c": 6, "h": 9, "w": 8, "k": 4, "r": 3, "s": 2, "groups": 2}

@@ -18,9 +18,9 @@ from primbench.environment.libraries import Library
 from primbench.environment.limits import Limits
 from primbench.environment.machine import Machine
 from primbench.environment.software import Blas, Software
+from primbench.gpu.nvidia.gpu import Gpu
 from primbench.numa.topology import GpuPlace, Link, Node, Topology
 from primbench.system.cores import Package
-from primbench.system.gpu import Gpu
 from primbench.system.meaning import facts_of
 
 PCI = ("0000:17:00.0", "0000:ca:00.0")

@@ -10,7 +10,7 @@ from primbench.environment import devices, fingerprint
 from primbench.environment.devices import has_gpu_node
 from primbench.environment.fingerprint import Environment
 from primbench.errors import PlacementError
-from primbench.system import gpu, nvml
+from primbench.gpu.nvidia import gpu, nvml
 
 Look = Callable[..., Environment]
 

@@ -14,10 +14,10 @@ from primbench.environment.libraries import Library
 from primbench.environment.limits import Limits
 from primbench.environment.reading import NOT_RECORDED
 from primbench.environment.software import Blas
+from primbench.gpu.nvidia.gpu import Gpu
 from primbench.report import text
 from primbench.report.environment import document
 from primbench.report.plain import json_of
-from primbench.system.gpu import Gpu
 from primbench.system.meaning import facts_of
 
 Look = Callable[..., Environment]

@@ -14,11 +14,11 @@ import pytest
 
 from primbench.devices import nth_gpu
 from primbench.errors import PlacementError
+from primbench.gpu.nvidia import nvml
 from primbench.numa import mempolicy, placement
 from primbench.numa.placement import EffectivePlacement
 from primbench.numa.scan import memory_nodes
 from primbench.spec.placement import Placement
-from primbench.system import nvml
 from primbench.system.files import format_cpu_list
 
 NODE = "sys/devices/system/node"

@@ -9,9 +9,9 @@ from primbench.environment import fingerprint
 from primbench.environment.difference import Change, Difference, LayerDifference
 from primbench.environment.fingerprint import Environment
 from primbench.environment.libraries import Library
+from primbench.gpu.nvidia.gpu import Gpu
 from primbench.report.environment import difference_document, document, shown
 from primbench.system.cores import Cache
-from primbench.system.gpu import Gpu
 from primbench.system.meaning import FactId
 
 from .exports import text_of

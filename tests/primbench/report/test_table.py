@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from primbench.environment import fingerprint
 from primbench.environment.devices import Devices
 from primbench.environment.machine import Machine
+from primbench.gpu.nvidia.gpu import Gpu
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Samples, Trace
 from primbench.measurement.readings import GpuProcess, GpuReading, HostReading
@@ -25,7 +26,6 @@ from primbench.results.record import Record, Worker
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
-from primbench.system.gpu import Gpu
 
 PLACED = EffectivePlacement(cpus=[0], memory_policy="bind", memory_nodes=[1], rung="bind", threads=8)
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from primbench.devices import nth_gpu
+from primbench.gpu.nvidia import counters
 from primbench.measurement import Samples
 from primbench.measurement.readings import GpuReading
 from primbench.problem import described
 from primbench.spec.method import Method
-from primbench.timing import cuda, device, gpu_counters
+from primbench.timing import cuda, device
 from primbench.timing.calls import CallLoop
 from primbench.timing.sampling import CLOCK, Pace, StoppingRule
 
@@ -52,8 +53,8 @@ def test_the_gpu_changes_contexts_right_before_its_time_is_sampled(
 
         monkeypatch.setattr(cuda, name, called)
 
-    monkeypatch.setattr(gpu_counters, "start", lambda device: None)
-    monkeypatch.setattr(gpu_counters, "since", lambda before, reading: reading)
+    monkeypatch.setattr(counters, "start", lambda device: None)
+    monkeypatch.setattr(counters, "since", lambda before, reading: reading)
     stands_for("_rough_time_s", 1e-3)
     stands_for("device_sampler", SimpleNamespace(places=1, nodes_per_call=2.0, longest_path_per_call=1.0))
     stands_for("_device", (sampled, GpuReading()))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from primbench.backends import open_backend
-from primbench.cuda import digest as on_gpu
 from primbench.devices import nth_gpu
+from primbench.gpu.nvidia import digest as on_gpu
 from primbench.timing.digest import digest_of, of_host, unlike_parts
 
 MODULUS = 1 << 64

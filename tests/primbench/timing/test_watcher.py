@@ -19,10 +19,10 @@ from primbench.backends import open_backend
 from primbench.devices import nth_gpu
 from primbench.distributed.group import ALONE, Group
 from primbench.errors import UnsupportedCase
+from primbench.gpu.nvidia.gpm import LEAST_S
 from primbench.kernels.gemm import Gemm
 from primbench.measurement.over_time import GPU, HOST, MOST_SAMPLES
 from primbench.spec.method import Method
-from primbench.system.gpm import LEAST_S
 from primbench.timing.case import _why_unwatched, measure
 from primbench.timing.sampling import CLOCK, Pace
 from primbench.timing.turns import InTurn

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from primbench.gpu.nvidia.nvml import ask, library
 from primbench.system.files import attempt
-from primbench.system.nvml import ask, library
 from primbench.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.system.nvml import NvmlDevice
+    from primbench.gpu.nvidia.nvml import NvmlDevice
 
 LEAST_S = 20e-3  # between two moments; what lies within is too short for shares of it to mean much
 _PERCENT, _MIB = 0.01, 2.0**20

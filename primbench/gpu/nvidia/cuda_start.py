@@ -10,7 +10,7 @@ import sys
 from ctypes import c_uint
 from typing import TYPE_CHECKING
 
-from primbench.system.nvml import visible_devices
+from primbench.gpu.nvidia.nvml import visible_devices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 STARTS = "CUDA_SUCCESS"
 _NEEDED = re.compile(r"/dev/nvidia(-uvm|ctl|[0-9]+)")
 _ANSWER_WITHIN_S = 60.0  # without persistence mode each GPU takes 1 to 3 s
-_ASK = "from primbench.environment import cuda_driver; print(cuda_driver.start())"
+_ASK = "from primbench.gpu.nvidia import cuda_start; print(cuda_start.start())"
 
 
 def answer(root: Path) -> str:
@@ -39,7 +39,7 @@ def answer(root: Path) -> str:
 
 def start() -> str:
     """In this process. Raises BackendUnavailable without a driver's library."""
-    from primbench.cuda import driver  # which completion of a command line has no use for
+    from primbench.gpu.nvidia import driver  # which completion of a command line has no use for
 
     try:
         driver.call("cuInit", c_uint(0))

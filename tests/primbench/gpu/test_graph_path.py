@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from primbench.cuda import driver
+from primbench.gpu.nvidia import driver
 
 
 class Edges:

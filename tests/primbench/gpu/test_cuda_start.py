@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from primbench.environment import cuda_driver
+from primbench.gpu.nvidia import cuda_start
 
 DRIVER = """
 #include <fcntl.h>
@@ -53,17 +53,17 @@ def needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_error_is_told_and_then_that_it_starts(needed: Path) -> None:
-    assert "CUDA_ERROR_UNKNOWN" == cuda_driver.started_apart()
+    assert "CUDA_ERROR_UNKNOWN" == cuda_start.started_apart()
     needed.touch()
-    assert cuda_driver.STARTS == cuda_driver.started_apart()
+    assert cuda_start.STARTS == cuda_start.started_apart()
 
 
 def test_a_driver_that_ends_its_process_or_never_answers(needed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENDS", "1")
-    assert "its process ended by signal 6" == cuda_driver.started_apart()
+    assert "its process ended by signal 6" == cuda_start.started_apart()
     monkeypatch.delenv("ENDS")
     monkeypatch.setenv("HANGS", "1")
-    assert "no answer in 2 s" == cuda_driver.started_apart(within_s=2)
+    assert "no answer in 2 s" == cuda_start.started_apart(within_s=2)
 
 
 def test_without_a_driver_there_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,9 +71,9 @@ def test_without_a_driver_there_is_a_reason(tmp_path: Path, monkeypatch: pytest.
     if any(Path("/dev").glob("nvidia*")):
         pytest.skip("there is a driver here")
     with pytest.raises(LookupError, match=r"libcuda\.so\.1"):
-        cuda_driver.started_apart()
+        cuda_start.started_apart()
     with pytest.raises(LookupError, match="in the place itself alone"):
-        cuda_driver.answer(tmp_path)
+        cuda_start.answer(tmp_path)
 
 
 def test_files_that_may_not_be_opened_are_told(tmp_path: Path) -> None:
@@ -81,11 +81,11 @@ def test_files_that_may_not_be_opened_are_told(tmp_path: Path) -> None:
     (tmp_path / "dev/nvidia0").touch()
     (tmp_path / "dev/nvidia-uvm").mkdir()
     files = ["/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"]
-    assert {"/dev/nvidia-uvm": "EISDIR", "/dev/nvidiactl": "ENOENT"} == cuda_driver.refused_files(tmp_path, files)
+    assert {"/dev/nvidia-uvm": "EISDIR", "/dev/nvidiactl": "ENOENT"} == cuda_start.refused_files(tmp_path, files)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a device file")
 def test_a_device_without_a_driver_is_no_device(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     os.mknod(tmp_path / "dev/nvidia-uvm", 0o600 | 0o020000, os.makedev(511, 0))
-    assert {"/dev/nvidia-uvm": "ENXIO"} == cuda_driver.refused_files(tmp_path, ["/dev/nvidia-uvm"])
+    assert {"/dev/nvidia-uvm": "ENXIO"} == cuda_start.refused_files(tmp_path, ["/dev/nvidia-uvm"])

@@ -15,7 +15,7 @@ import pytest
 Ask = Callable[..., list[Any]]
 SOURCE = Path(__file__).parents[1] / "fixtures" / "nvml_stub.c"
 IDENTITY = "msgspec.to_builtins(gpu.identity(nth_gpu(0)))"
-LOAD = "msgspec.to_builtins(gpu_counters.read_load(nth_gpu(0)))"
+LOAD = "msgspec.to_builtins(counters.read_load(nth_gpu(0)))"
 
 # It imports what is asked once, and answers each line in a process of its own.
 ASKED = """
@@ -23,10 +23,8 @@ import contextlib, ctypes, json, os, subprocess, sys, traceback
 from pathlib import Path
 import msgspec, pynvml
 from primbench.devices import Device, nth_gpu
-from primbench.system import gpu, nvml
-from primbench.system import gpu_processes
+from primbench.gpu.nvidia import counters, gpu, nvml, processes
 from primbench.system.files import attempt
-from primbench.timing import gpu_counters
 from primbench.watching import gpus
 from primbench.errors import InvalidRequest
 from primbench.measurement.readings import GpuReading
@@ -161,21 +159,21 @@ def test_load_in_si_units(ask: Ask, stub: str) -> None:
 
 
 def test_nothing_holding_the_clocks_is_an_empty_list(ask: Ask, stub: str) -> None:
-    assert ask(stub, "gpu_counters.read_load(nth_gpu(0)).clocks_event_reasons") == [[]]
+    assert ask(stub, "counters.read_load(nth_gpu(0)).clocks_event_reasons") == [[]]
 
 
 def test_reason_newer_than_the_names_is_kept_as_its_bit(ask: Ask, stub: str) -> None:
-    assert ask(stub, "gpu_counters.read_load(nth_gpu(0)).clocks_event_reasons", STUB_REASONS="0x100001") == [
+    assert ask(stub, "counters.read_load(nth_gpu(0)).clocks_event_reasons", STUB_REASONS="0x100001") == [
         ["gpu idle", "reason 0x100000"]
     ]
 
 
 def test_energy_is_counted_in_joules(ask: Ask, stub: str) -> None:
-    assert [[pytest.approx(1234.567), None]] == ask(stub, "gpu_counters.energy_j(nth_gpu(0))")
+    assert [[pytest.approx(1234.567), None]] == ask(stub, "counters.energy_j(nth_gpu(0))")
 
 
 def test_power_falls_back_to_the_call_that_is_instant_on_older_gpus(ask: Ask, stub: str) -> None:
-    question = "gpu_counters.read_load(nth_gpu(0)).power_w"
+    question = "counters.read_load(nth_gpu(0)).power_w"
     assert [pytest.approx(400.0)] == ask(stub, question, STUB_FAIL="instant=3")
 
 
@@ -224,7 +222,7 @@ def test_each_field_fails_alone_and_names_the_error(ask: Ask, stub: str, field: 
 
 def test_both_clocks_fail_with_their_call(ask: Ask, stub: str) -> None:
     fail = "nvmlDeviceGetClockInfo=15,nvmlDeviceGetMaxClockInfo=15"
-    reads = ("gpu_counters.read_load(nth_gpu(0)).missing", "gpu.identity(nth_gpu(0)).missing")
+    reads = ("counters.read_load(nth_gpu(0)).missing", "gpu.identity(nth_gpu(0)).missing")
     now, at_most = ask(stub, *reads, STUB_FAIL=fail)
     reason = "nvmlDeviceGetClockInfo: NVMLError_GpuIsLost (15)"
     assert {"sm_clock_hz": reason, "memory_clock_hz": reason} == now
@@ -239,13 +237,13 @@ def test_pending_repairs_are_unknown_where_neither_kind_is_told(ask: Ask, stub: 
 
 
 def test_absent_energy_counter_has_a_reason(ask: Ask, stub: str) -> None:
-    answers = ask(stub, "gpu_counters.energy_j(nth_gpu(0))", STUB_FAIL="nvmlDeviceGetTotalEnergyConsumption=3")
+    answers = ask(stub, "counters.energy_j(nth_gpu(0))", STUB_FAIL="nvmlDeviceGetTotalEnergyConsumption=3")
     assert answers == [[None, "nvmlDeviceGetTotalEnergyConsumption: NVMLError_NotSupported (3)"]]
 
 
 def test_look_before_a_case_makes_the_slow_first_calls_of_all_once(ask: Ask, stub: str, tmp_path: Path) -> None:
     log = tmp_path / "calls"
-    ask(stub, "repr(gpu_counters.start(nth_gpu(0)))", "repr(gpu_counters.start(nth_gpu(0)))", STUB_LOG=str(log))
+    ask(stub, "repr(counters.start(nth_gpu(0)))", "repr(counters.start(nth_gpu(0)))", STUB_LOG=str(log))
     calls = log.read_text().split()
     assert calls.count("nvmlDeviceGetTemperature") == 1
     assert calls.count("nvmlDeviceGetTotalEnergyConsumption") == 1
@@ -255,9 +253,9 @@ def test_look_before_a_case_makes_the_slow_first_calls_of_all_once(ask: Ask, stu
 
 # The child is a process of the GPU itself; what changes between the two looks is done by the second question.
 AROUND = (
-    "globals().__setitem__('before', gpu_counters.start(nth_gpu(0), Path(os.environ['ROOT'])))",
+    "globals().__setitem__('before', counters.start(nth_gpu(0), Path(os.environ['ROOT'])))",
     "os.environ.update({})",  # filled in
-    "msgspec.to_builtins(gpu_counters.since(before, GpuReading(power_w=1.0)))",
+    "msgspec.to_builtins(counters.since(before, GpuReading(power_w=1.0)))",
 )
 
 
@@ -324,7 +322,7 @@ def test_none_in_a_pid_namespace_of_its_own_is_unknown_and_one_is_one(ask: Ask, 
 STARTED = (
     "globals().__setitem__('started', subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE))",
     "os.environ.__setitem__('STUB_PIDS', f'{os.getpid()},{started.pid},{os.getppid()}')",
-    "list(gpu_counters._foreign_processes(nvml.find(nth_gpu(0)), Path('/')))",
+    "list(counters._foreign_processes(nvml.find(nth_gpu(0)), Path('/')))",
     "[started.communicate(), os.getppid()][1]",
 )
 
@@ -482,9 +480,9 @@ def test_driver_that_does_not_answer_is_a_reason_everywhere(ask: Ask, stub: str,
     questions = [
         "nvml.device_count()",
         "gpu.identity(nth_gpu(0)).missing['device']",
-        "gpu_counters.read_load(nth_gpu(0)).missing['device']",
-        "gpu_counters.energy_j(nth_gpu(0))[1]",
-        "gpu_counters.since(gpu_counters.start(nth_gpu(0)), GpuReading()).missing['device']",
+        "counters.read_load(nth_gpu(0)).missing['device']",
+        "counters.energy_j(nth_gpu(0))[1]",
+        "counters.since(counters.start(nth_gpu(0)), GpuReading()).missing['device']",
     ]
     for answer in ask(stub, *questions, STUB_FAIL=failing):
         assert answer.removeprefix("PlacementError: ").startswith("GPUs cannot be found: nvml")
@@ -492,7 +490,7 @@ def test_driver_that_does_not_answer_is_a_reason_everywhere(ask: Ask, stub: str,
 
 
 def test_absent_python_module_is_a_reason(ask: Ask) -> None:
-    (answer,) = ask("", "sys.modules.__setitem__('pynvml', None) or gpu_counters.energy_j(nth_gpu(0))")
+    (answer,) = ask("", "sys.modules.__setitem__('pynvml', None) or counters.energy_j(nth_gpu(0))")
     assert answer == [None, "GPUs cannot be found: module 'pynvml' is absent: pip install nvidia-ml-py"]
 
 
@@ -525,7 +523,7 @@ def test_another_process_s_gpus_are_by_context_or_by_its_open_files(ask: Ask, st
     (tmp_path / "proc/31/fd").mkdir(parents=True)
     for number, file in enumerate(("/dev/null", "/dev/nvidiactl", "/dev/nvidia1")):
         (tmp_path / f"proc/31/fd/{number}").symlink_to(file)
-    found = f"gpu_processes.devices_of(Path({str(tmp_path)!r}), 31)"
+    found = f"processes.devices_of(Path({str(tmp_path)!r}), 31)"
     numbers = f"[nvml.ask('nvmlDeviceGetMinorNumber', gpu.board) for gpu in {found}]"
     assert [[1]] == ask(stub, numbers, STUB_NAMES="A,B,C")
     assert [[0, 1, 2]] == ask(stub, numbers, STUB_NAMES="A,B,C", STUB_PIDS="31")

@@ -13,12 +13,12 @@ import msgspec
 from msgspec.structs import replace
 
 from primbench.devices import Device
+from primbench.gpu.nvidia.gpu import ecc_errors_uncorrected, pcie_replays
+from primbench.gpu.nvidia.nvml import NvmlDevice, ask, find, library, read_fields
+from primbench.gpu.nvidia.processes import processes_on
 from primbench.measurement.readings import GpuProcess, GpuReading
 from primbench.system.files import attempt
-from primbench.system.gpu import ecc_errors_uncorrected, pcie_replays
-from primbench.system.gpu_processes import processes_on
 from primbench.system.namespaces import FIRST_NAMESPACES
-from primbench.system.nvml import NvmlDevice, ask, find, library, read_fields
 from primbench.system.processes import ancestors, parent
 
 if TYPE_CHECKING:

@@ -7,15 +7,15 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from primbench.gpu.nvidia.nvml import ask, boards, visible_devices
 from primbench.measurement.readings import GpuProcess
 from primbench.system.files import attempt
-from primbench.system.nvml import ask, boards, visible_devices
 from primbench.system.processes import folder_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from primbench.system.nvml import NvmlDevice
+    from primbench.gpu.nvidia.nvml import NvmlDevice
 
 _FILE = re.compile(r"/dev/nvidia([0-9]{1,4})")
 

@@ -10,7 +10,7 @@ import ctypes
 import functools
 from ctypes import byref, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_p
 
-from primbench.cuda.driver import MULTIPROCESSORS, Module, call, device_attribute, synchronize
+from primbench.gpu.nvidia.driver import MULTIPROCESSORS, Module, call, device_attribute, synchronize
 
 WORD_BYTES, PARTS, COLUMNS = 4, 16, 4096
 _THREADS, _BLOCKS_A_MULTIPROCESSOR = 256, 8

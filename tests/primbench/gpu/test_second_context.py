@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from primbench.cuda import driver
-from primbench.cuda.second_context import SecondContext
+from primbench.gpu.nvidia import driver
+from primbench.gpu.nvidia.second_context import SecondContext
 from tests.kernels.cuda_driver import StandIn
 
 

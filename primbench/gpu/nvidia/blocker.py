@@ -1,6 +1,6 @@
 """A kernel that holds a stream while the host queues work behind it.
 
-Of the CUDA Driver API, by ctypes, as primbench/cuda/driver.py.
+Of the CUDA Driver API, by ctypes, as primbench/gpu/nvidia/driver.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import byref, c_size_t, c_uint, c_ulonglong, c_void_p
 
-from primbench.cuda.driver import Module, call, function
+from primbench.gpu.nvidia.driver import Module, call, function
 
 _HOST_ALLOC_DEVICEMAP = 2
 HELD_S = 1.0  # that a stream is held for at the most

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from primbench.gpu.nvidia.nvml import address_of, ask, find, library, read_fields
 from primbench.system.files import attempt
 from primbench.system.meaning import Fact, facts_of
-from primbench.system.nvml import address_of, ask, find, library, read_fields
 
 if TYPE_CHECKING:
     from primbench.devices import Device
-    from primbench.system.nvml import NvmlDevice
+    from primbench.gpu.nvidia.nvml import NvmlDevice
 
 _gpu = functools.partial(Fact, source="NVML", rule="gpu", layer="machine", of_others=False)
 

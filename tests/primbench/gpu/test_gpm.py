@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from primbench.system.gpm import LEAST_S, NAMES
+from primbench.gpu.nvidia.gpm import LEAST_S, NAMES
 
 SOURCE = Path(__file__).parents[1] / "fixtures" / "nvml_stub.c"
 ASKED = f"""
 import json, time
 from primbench.devices import nth_gpu
-from primbench.system import gpm, nvml
+from primbench.gpu.nvidia import gpm, nvml
 missing, found = {{}}, []
 with gpm.shares(nvml.find(nth_gpu(0)), missing) as shares:
     if shares:

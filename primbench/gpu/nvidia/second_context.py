@@ -1,13 +1,13 @@
 """A context that nothing is timed in: a GPU that changes contexts forgets what a process did before.
 
-Of the CUDA Driver API, by ctypes, as primbench/cuda/driver.py.
+Of the CUDA Driver API, by ctypes, as primbench/gpu/nvidia/driver.py.
 """
 
 from __future__ import annotations
 
 from ctypes import byref, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_p
 
-from primbench.cuda.driver import CudaError, call, function
+from primbench.gpu.nvidia.driver import CudaError, call, function
 
 
 class SecondContext:
