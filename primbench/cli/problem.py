@@ -168,9 +168,15 @@ def entries_in(sizes: str, only: Sequence[str], given: Mapping[str, tuple[Value,
         for problem in map(problem_class, only) if sizes in SIZES else ():
             if problem.primitive not in describe(sizes).counts:
                 name = problem.primitive
-                words = " ".join([name, *(f"{_flags(field)[0]} N" for field in required(problem))])
+                words = " ".join([name, *_needed(problem)])
                 raise InvalidRequest(f"{sizes}: has no sizes of {name}: give them behind it, as {words}") from None
         raise
+
+
+def _needed(problem: type[Problem]) -> list[str]:
+    """What stands behind a primitive at least."""
+    needed = [field for field in fields_of(problem) if field.name in required(problem)]
+    return ["NAME" if "names" in field.metadata else f"{_flags(field.name)[0]} N" for field in needed]
 
 
 def entries_in_words(text: str) -> Entries:

@@ -20,7 +20,7 @@ from primbench.registry import primitives
 from primbench.results.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
-WORDS = {*get_args(Work), "files", "optimizer"}  # kinds of work, what a field and a rule are called, a part of a step
+WORDS = {*get_args(Work), "files", "optimizer", "time"}  # kinds of work, fields, rules, columns
 ASKING_FOR_ONE = {"build", "problem_class", "setup_of", "backends_of", "choose", "kernel"}
 
 

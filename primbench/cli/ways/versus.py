@@ -14,7 +14,7 @@ from primbench.cli.request import dataclass, option, typed
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from primbench.cli.measuring import Entries
     from primbench.cli.options import Here
@@ -28,10 +28,15 @@ PAIRS = 5
 
 
 def versus_in_words(text: str) -> Arm:
-    """Read an arm, or KEY=VALUE of what is otherwise here: of a place's settings, else of the case."""
+    """Read an arm, or KEY=VALUE of what is otherwise here: of a place's settings, else of the case.
+
+    FILE.py::FUNCTION alone is another one to `primbench time`.
+    """
     from primbench.spec.settings import FIELDS, PLACEMENT, each_of, split_words
     from primbench.spec.settings.machines import CASE
 
+    if re.fullmatch(r"[^=]+\.py::\w+", text):
+        return replace(arm_in_words(f"host:{CASE.key}.function={text}"), name=text)
     if not re.match(r"[\w.-]+=", text):
         return arm_in_words(text)
     words = split_words("host", text)
@@ -98,8 +103,12 @@ def _with_name_of_here(study: Study) -> Study:
     for arm in others if held else ():
         if arm.case.items() <= held.items():
             raise InvalidRequest(f"--versus {arm.name}: that is what is measured here, too: name something else")
-    words = ",".join(f"{name}={value}" for name, value in held.items())
-    return replace(study, arms=[replace(here, name=words or here.name), *others])
+    return replace(study, arms=[replace(here, name=_in_words(held) or here.name), *others])
+
+
+def _in_words(held: Mapping[str, str]) -> str:
+    """As --versus takes it."""
+    return ",".join(value if name == "function" else f"{name}={value}" for name, value in held.items())
 
 
 def _held_by_all(study: Study, names: Iterable[str]) -> dict[str, str]:

@@ -346,6 +346,19 @@ def test_versus_something_else_of_the_case_is_told_as_that(invoke: Invoke, tmp_p
     assert ("float64", "float32") == (seen["dtype=float64"], seen["m=512,n=512,k=512"])
 
 
+def test_versus_another_function_is_told_by_its_name(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("def f():\n    sum(range(100))\n\ndef g():\n    sum(range(10000))\n")
+    done = invoke("time", "mine.py::f", "--versus", "mine.py::g", "--device", "cpu", "--backend", "numpy", *QUICK)
+    assert "Slower in mine.py::g: time, by a factor of" in done.stdout, done.stderr
+    assert (
+        f"a difference is that of what is measured: function=mine.py::g in place of {tmp_path}/mine.py::f"
+        in done.stdout
+    )
+
+
 def test_versus_plans_five_pairs_of_a_suite(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     assert 1 == invoke("run", suite, "--versus", NOWHERE[1], *VERSUS[2:], "-o", path).exit_code

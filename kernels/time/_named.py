@@ -1,0 +1,116 @@
+"""A function by the name of its file and its own, and its arguments."""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import sys
+from typing import TYPE_CHECKING, Any
+
+from primbench.errors import InvalidField, UnsupportedCase
+from primbench.registry.sources import import_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from primbench.problem import Array
+
+EXACT = 1e-300
+"""Of the largest element: a share that no two that differ are within."""
+
+NONE = "none"
+"""In place of arguments."""
+
+
+def split(word: str) -> tuple[str, str]:
+    """The file and the function."""
+    file, _, function = word.rpartition("::")
+    return file, function
+
+
+def values_of(arguments: str) -> dict[str, Any]:
+    """Each by name: a number, True or False, or a text. Raises InvalidField."""
+    pairs = [pair.partition("=") for pair in arguments.split(",")] if arguments != NONE else []
+    for name, equals, value in pairs:
+        if not name.isidentifier() or not equals or not value:
+            raise InvalidField(f"time arguments={arguments}: NAME=VALUE, several with commas between")
+    return {name: _value(word) for name, _, word in pairs}
+
+
+def _value(word: str) -> Any:
+    if word in ("True", "False"):
+        return word == "True"
+    for read in (int, float):
+        try:
+            return read(word)
+        except ValueError:
+            continue
+    return word
+
+
+@functools.cache
+def loaded(word: str) -> Callable[..., Any]:
+    """The function that FILE.py::FUNCTION names. Raises UnsupportedCase where there is none.
+
+    Modules that stand beside the file are found, as they are where Python runs it.
+    """
+    file, name = split(word)
+    if (folder := os.path.dirname(file)) not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        module = sys.modules.get(file) or import_file(file)
+    except (Exception, SystemExit) as error:
+        raise UnsupportedCase(f"{file} cannot be imported: {type(error).__name__}: {error}") from error
+    found = getattr(module, name, None)
+    if not callable(found):
+        functions = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
+        raise UnsupportedCase(f"{file} has no function {name}: it has {', '.join(functions) or 'none'}")
+    function: Callable[..., Any] = found
+    return function
+
+
+def call_of(function: str, setup: str, arguments: str) -> Callable[[], Any]:
+    """What calls a function with arguments that are made for it. Raises UnsupportedCase."""
+    called, named = loaded(function), values_of(arguments)
+    if not setup:
+        return functools.partial(called, **named) if named else called
+    return with_inputs(called, functools.partial(loaded(setup), **named))
+
+
+def with_inputs(function: Callable[..., Any], setup: Callable[[], Any]) -> Callable[[], Any]:
+    """A call of a function with what its setup returns: a tuple of arguments, or one."""
+    random.seed(0)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(0)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(0)
+    inputs = setup()
+    return functools.partial(function, *(inputs if isinstance(inputs, tuple) else (inputs,)))
+
+
+@functools.cache
+def expected_of(like: str, setup: str, arguments: str) -> Array:
+    """What a function returns, on the host."""
+    return on_host(call_of(like, setup, arguments)())
+
+
+def on_host(output: Any) -> Array:
+    """An array of NumPy, torch or CuPy, or all elements of several in float32, as Outputs has them.
+
+    Raises UnsupportedCase for what is none of these.
+    """
+    import numpy as np
+
+    if isinstance(output, tuple | list):
+        return np.concatenate([on_host(each).reshape(-1).astype(np.float32) for each in output])
+    if hasattr(output, "detach"):
+        output = output.detach()
+        wide = output.float() if output.dtype.itemsize < 4 and output.dtype.is_floating_point else output
+        found: Array = wide.cpu().numpy()
+        return found
+    if hasattr(output, "get") and hasattr(output, "dtype"):
+        output = output.get()
+    if isinstance(output, np.ndarray):
+        return output
+    raise UnsupportedCase(f"{output!r:.60}: what is compared is an array, or a tuple of arrays")
