@@ -19,8 +19,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from primbench.decompose.endings import Endings
-from primbench.decompose.inside import Inside
-from primbench.decompose.laps import Laps, kind_of
+from primbench.decompose.laps import Inside, Laps, kind_of
 from primbench.decompose.place import here
 from primbench.decompose.recording import is_in_backward, recorder
 from primbench.decompose.written import CapturedStep

@@ -6,12 +6,13 @@ import ctypes
 import errno
 import functools
 import math
+import mmap
 import os
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from primbench.environment import compiled, container, costs
+from primbench.environment import container, costs
 from primbench.environment import disks as of_disks
 from primbench.environment import filesystems as folders
 from primbench.environment.container import ContainerRuntime
@@ -40,6 +41,21 @@ _told = functools.partial(Fact, layer="confinement")
 _own = functools.partial(_told, of_others=False)
 _of_far_mounts = _told(rule="files")
 _of_loopback = _told(rule="loopback")
+
+
+def executable_pages(root: Path) -> str:
+    """Whether a page that was written to may be executed then, as code compiled at run time is: "allowed" or the name
+    of the error, EACCES where the process gave that up (PR_SET_MDWE) or a security module denies it.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    with mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as page:
+        page[0] = 0
+        held = ctypes.c_char.from_buffer(page)
+        access = mmap.PROT_READ | mmap.PROT_EXEC
+        refused = libc.mprotect(ctypes.byref(held), ctypes.c_size_t(mmap.PAGESIZE), access)
+        error = ctypes.get_errno()
+        del held  # by which the page is in use
+    return errno.errorcode.get(error, str(error)) if refused else "allowed"
 
 
 def _of_namespace(kind: str) -> Fact:
@@ -114,7 +130,7 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
         "prctl(PR_GET_THP_DISABLE)", _transparent_hugepage_disabled, "huge-pages")] = None
     executable_pages: Annotated[str | None, _own(
         "Whether a page that was written to may be executed then: allowed, or the name of the error.",
-        "mprotect() of a page of its own", compiled.executable_pages, "executable-pages")] = None
+        "mprotect() of a page of its own", executable_pages, "executable-pages")] = None
     noexec: Annotated[list[str] | None, _told(
         "Which of the folders that compiled code is loaded from are mounted noexec, so that none can be.",
         "/proc/self/mountinfo", folders.noexec, "noexec", more_is_slower=True)] = None

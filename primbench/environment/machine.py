@@ -12,24 +12,55 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from primbench.environment import processor, rdma
+from primbench.environment import rdma
 from primbench.environment.reading import word
 from primbench.quantities import Seconds, Whole
 from primbench.system import boot, cores, pci
 from primbench.system.cores import Cache, CpuKind
-from primbench.system.files import labelled_bytes, labelled_value, read_cpu_list, read_number
+from primbench.system.files import attempt, labelled_bytes, labelled_value, read_cpu_list, read_number, utf8
 from primbench.system.meaning import Fact
+from primbench.system.processes import folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
 
 _machine = functools.partial(Fact, layer="machine", of_others=False)
 _of_first_cpu = functools.partial(Fact, layer="machine")
 _thp = functools.partial(_machine, rule="huge-pages")
 _CPU = "/sys/devices/system/cpu"
 _THP = "/sys/kernel/mm/transparent_hugepage"
+# Of x86 and Arm, as /proc/cpuinfo names them: those that libraries have kernels for.
+_VECTORS = re.compile(
+    r"sse4_2|avx|f16c|fma|avx2|avx_vnni|avx512(f|bw|_vnni|_bf16|_fp16)|amx_(tile|bf16|int8|fp16)"
+    r"|asimd(hp|dp)?|sve2?|i8mm|bf16|sme2?"
+)
+_EMULATOR = re.compile(r"qemu-[a-z0-9_]+")
+_START_CHARACTERS = 4096  # of /proc/cpuinfo: its first CPU
+
+
+def vectors(root: Path) -> list[str]:
+    """Extensions of the first CPU. Raises ValueError on an architecture whose /proc/cpuinfo lists none."""
+    path = root / "proc/cpuinfo"
+    flags = attempt({}, "", lambda: labelled_value(path, "flags")) or labelled_value(path, "Features")
+    return [flag for flag in flags.split() if _VECTORS.fullmatch(flag)]
+
+
+def emulator(root: Path, pid: int = 0) -> str:
+    """The program that interprets a process, 0 this one, such as "qemu-x86_64", or "none".
+
+    QEMU answers for /proc/self/exe itself, and not for the same link of a thread; Rosetta gives Apple's processors a
+    name of its own.
+    """
+    with (root / "proc/cpuinfo").open() as lines:
+        start = lines.read(_START_CHARACTERS)
+    program = (
+        (folder_of(root, pid) / "exe").readlink() if pid else attempt({}, "", (root / "proc/thread-self/exe").readlink)
+    )
+    found = _EMULATOR.match(program.name) if program is not None else None
+    if found is not None:
+        return utf8(found[0])
+    return "Rosetta" if "VirtualApple" in start else "none"
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,9 +126,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         "The kinds of IOMMU groups that NVIDIA's GPUs are in, such as identity or DMA, or none.",
         "/sys/bus/pci/devices/*/iommu_group/type", _iommu, "machine")] = None
     vectors: Annotated[list[str] | None, _machine("Extensions of the instruction set that compute on vectors.",
-        "/proc/cpuinfo flags or Features", processor.vectors, "machine")] = None
+        "/proc/cpuinfo flags or Features", vectors, "machine")] = None
     emulator: Annotated[str | None, _of_first_cpu("The program that interprets this one, such as qemu-x86_64, or none.",
-        "/proc/thread-self/exe, /proc/cpuinfo", processor.emulator, "machine")] = None
+        "/proc/thread-self/exe, /proc/cpuinfo", emulator, "machine")] = None
     infiniband: Annotated[list[str] | None, _machine("Names of InfiniBand and RoCE adapters.",
         "/sys/class/infiniband", rdma.adapters, "network")] = None
     infiniband_vendors: Annotated[dict[str, str] | None, _machine("The PCI number of each adapter's maker.",

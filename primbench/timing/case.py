@@ -23,8 +23,7 @@ from primbench.timing.cpu import CpuTimer
 from primbench.timing.inputs import FirstCalls, first_calls
 from primbench.timing.phases import Phases
 from primbench.timing.references import NOTHING_KNOWN, KnownOfCase
-from primbench.timing.rules import rules_of
-from primbench.timing.sampling import CLOCK, Clock, Pace, garbage_kept
+from primbench.timing.sampling import CLOCK, Clock, Pace, garbage_kept, main_rule, secondary_rule, tail_rule
 from primbench.timing.watcher import watched
 
 if TYPE_CHECKING:
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from primbench.measurement.readings import HostReading
     from primbench.problem import Array
     from primbench.timing.cuda import CudaTimer
+    from primbench.timing.sampling import StoppingRule
     from primbench.timing.turns import InTurn
 
 
@@ -262,3 +262,16 @@ def _taken(name: str, take: Callable[[Method, Pace], Samples], method: Method, p
     samples = take(method, pace)
     pace.phases.end(name)
     return samples
+
+
+def rules_of(problem: Problem, method: Method) -> Callable[[str], StoppingRule]:
+    """Of each metric beside the main one, by its name in Measurement.
+
+    They have a few percent of its time, unless their rare slow calls are asked for.
+
+    One by which a problem is compared before all others has as long as the main one.
+    """
+    has_tails = problem.has_tails and method.tails
+    besides = tail_rule(method) if has_tails else secondary_rule(method)
+    judging = () if has_tails else problem.preferred[:1]
+    return lambda metric: main_rule(method) if metric in judging else besides

@@ -10,19 +10,21 @@ import resource
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
 from primbench.measurement.readings import MOVED, HostReading, Turns
 from primbench.system.cgroups import Folders, folders_of
-from primbench.system.cores import CpuKind, cpu_kinds, slower_cpus
+from primbench.system.cores import CpuKind, cpu_kinds, siblings, slower_cpus
+from primbench.system.cpu_time import spent, spent_by
 from primbench.system.files import attempt, labelled_value, whole_number
 from primbench.system.memory import reread_bytes
 from primbench.system.pressure import cpu_pressure
 from primbench.system.processes import fields_of_stat, folder_of, quick_text
-from primbench.timing.machine_load import Load
-from primbench.timing.machine_load import read as read_load
+
+if TYPE_CHECKING:
+    pass
 
 _Number = TypeVar("_Number", int, float)
 
@@ -30,6 +32,46 @@ _THROTTLED_UNIT_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}  # cpu.stat
 _PERIODS = ("nr_periods", "nr_throttled")
 _PROCESSOR = 36  # index after the name: field 39 of /proc/PID/stat
 BUSY_FRACTION = 0.1  # of the time; a thread that sleeps stays on the CPU where it last woke, whichever
+
+
+class Load(NamedTuple):
+    """CPU time since boot, of which only differences mean anything, added up over ``cpus``.
+
+    cpus: those that this process may run on, and others of the same cores. own_s: of this process and what it started.
+    """
+
+    cpus: frozenset[int]
+    busy_s: float
+    stolen_s: float
+    own_s: float
+
+    def since(self, before: Load) -> Load:
+        """Raises ValueError where this process was bound to other CPUs meanwhile."""
+        if self.cpus != before.cpus:
+            raise ValueError("this process was bound to other CPUs meanwhile")
+        busy_s, stolen_s, own_s = (now - then for now, then in zip(self[1:], before[1:], strict=True))
+        return Load(self.cpus, busy_s, max(0.0, stolen_s), own_s)
+
+    @property
+    def others_s(self) -> float:
+        """Of differences. Ticks can make less of it than nothing."""
+        return max(0.0, self.busy_s - self.own_s)
+
+
+def read_load(root: Path) -> Load:
+    """Raises OSError, ValueError."""
+    cpus = frozenset().union(*(_of_core(root, cpu) for cpu in os.sched_getaffinity(0)))
+    every = spent(root)
+    watched = [every[f"cpu{cpu}"] for cpu in cpus if f"cpu{cpu}" in every]
+    if not watched:
+        raise ValueError(f"{root / 'proc/stat'} has none of the CPUs of this process")
+    return Load(cpus, sum(each.busy_s for each in watched), sum(each.stolen_s for each in watched), spent_by(root))
+
+
+@functools.cache
+def _of_core(root: Path, cpu: int) -> frozenset[int]:
+    """All CPUs of its core; it alone where the kernel does not tell. Read once: a large machine has hundreds."""
+    return frozenset({cpu, *(attempt({}, "", lambda: siblings(root, cpu)) or ())})
 
 
 class Throttling(NamedTuple):

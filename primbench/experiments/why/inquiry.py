@@ -4,35 +4,48 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from primbench.compare.explain import beside, own_part
 from primbench.compare.step import StepComparison
+from primbench.doctor.table import causes
+from primbench.environment.comparable import meaning_of
+from primbench.environment.configuration import of_variable
 from primbench.errors import InvalidRequest
 from primbench.experiments.why.conclusion import Conclusion
 from primbench.experiments.why.frame import Framing
 from primbench.experiments.why.ingredients import Mixtures
 from primbench.experiments.why.measuring import Measuring
 from primbench.experiments.why.mending import Mend, mends
-from primbench.experiments.why.priors import weights
 from primbench.experiments.why.rounds import RatioInterval
 from primbench.spec.arm import Arm
 from primbench.spec.case import Case
+from primbench.spec.settings import SETTINGS
+from primbench.spec.settings.variables import ENV
+from primbench.spec.variables import is_for_libraries
+from primbench.system.meaning import FactId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from primbench.experiments.why.atoms import Atom
+    from primbench.experiments.why.ingredients import Ingredient
     from primbench.experiments.why.rounds import Round, Subset
     from primbench.results.file import Results
     from primbench.results.record import Record
+    from primbench.spec.setting import Activity, Setting
 
 PAUSE_SHARE, LONGEST_PAUSE_S = 0.25, 15.0
 """Before a proof is repeated: of the time until then, and at most."""
 LONGEST_GAP_S = 60.0
 """Between two records; after more a file was gone on with later."""
+KNOWN, USUAL, UNLIKELY = 4.0, 1.0, 0.4
+"""Of what is known to slow what the case does, of what may, and of what nothing is known to read."""
 
 
 class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,3 +185,41 @@ def _took_s(records: Sequence[Record]) -> float:
     """From the first record to the last, without the time until a file was gone on with."""
     ends = sorted(datetime.fromisoformat(each.started_utc).timestamp() + each.duration_s for each in records)
     return sum(min(LONGEST_GAP_S, later - one) for one, later in pairwise(ends))
+
+
+def weights(ingredients: Sequence[Ingredient], case: Case) -> list[float]:
+    """Of each, how many times as likely it is a cause as one of which nothing is known.
+
+    Names that one word may stand for share the weight of that: each is asked about, and none of it crowds out others.
+    """
+    done = {own_part(case), *beside(case), "launch"}
+    names = Counter(each.among for each in ingredients)
+    return [
+        max(_weight(atom, done) for atom in each.atoms) / (names[each.among] if each.among else 1)
+        for each in ingredients
+    ]
+
+
+def _weight(atom: Atom, done: set[Activity]) -> float:
+    row = SETTINGS.get(atom[0])
+    slowed = {each for rule in _rules(atom) if rule in causes() for each in causes()[rule].slows}
+    if row is not None and done & {*slowed, *row.moves}:
+        return KNOWN
+    return UNLIKELY if _is_unread(atom, row) else USUAL
+
+
+def _is_unread(atom: Atom, row: Setting | None) -> bool:
+    """Whether nothing is known to go by it."""
+    if row is ENV:
+        return not is_for_libraries(atom[1])
+    return row is not None and not row.moves and row.cost != "image"  # of which much else is than is moved by itself
+
+
+def _rules(atom: Atom) -> list[str]:
+    """Ids of the causes that a difference in it is."""
+    row = SETTINGS.get(atom[0])
+    if row is ENV:
+        found = of_variable(atom[1])
+        return [found.rule] if found.rule and found.read_by else []
+    facts = [meaning_of(FactId(*fact)).rule for fact in row.shows] if row else []
+    return [rule for rule in (row and row.rule, *facts) if rule]

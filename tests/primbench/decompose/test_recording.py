@@ -11,7 +11,7 @@ import primbench
 import primbench.suites as suites
 from primbench import Method
 from primbench.backends import missing
-from primbench.decompose.mapping import cases
+from primbench.decompose.written import cases
 from primbench.kernels.aten import Aten
 from primbench.kernels.model import Model
 from primbench.problem.operands import Operand

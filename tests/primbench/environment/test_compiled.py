@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from primbench.environment.compiled import executable_pages
+from primbench.environment.confinement import executable_pages
 
 GIVE_UP = "import ctypes\nif ctypes.CDLL(None).prctl(65, 1, 0, 0, 0): raise SystemExit('no PR_SET_MDWE: Linux 6.3')\n"
-ASK = "from pathlib import Path\nfrom primbench.environment.compiled import executable_pages as ask\n"
+ASK = "from pathlib import Path\nfrom primbench.environment.confinement import executable_pages as ask\n"
 
 
 def test_a_page_may_be_executed_here() -> None:

@@ -11,7 +11,7 @@ from primbench.errors import InvalidRequest
 from primbench.experiments.why.frame import Frame
 from primbench.experiments.why.images import are_images, of_images
 from primbench.experiments.why.ingredients import Mixtures
-from primbench.experiments.why.priors import KNOWN, USUAL, weights
+from primbench.experiments.why.inquiry import KNOWN, USUAL, weights
 from primbench.spec.arm import Arm, parse_arm
 from primbench.spec.case import Case
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from primbench.errors import InvalidRequest
 from primbench.experiments.why.frame import framed
 from primbench.experiments.why.ingredients import Mixtures
-from primbench.experiments.why.priors import KNOWN, UNLIKELY, USUAL, weights
+from primbench.experiments.why.inquiry import KNOWN, UNLIKELY, USUAL, weights
 from primbench.spec.arm import Arm, parse_arm, words_of
 from primbench.spec.case import Case
 from primbench.spec.settings.confinement import USUAL_CAPABILITIES

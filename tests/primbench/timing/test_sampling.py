@@ -14,8 +14,8 @@ from primbench.problem import described
 from primbench.registry import build
 from primbench.spec.method import Method
 from primbench.timing.calls import CallLoop
+from primbench.timing.case import rules_of
 from primbench.timing.cpu_probe import Loop
-from primbench.timing.rules import rules_of
 from primbench.timing.sampling import (
     MIN_SAMPLES,
     Pace,

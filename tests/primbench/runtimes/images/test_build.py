@@ -11,9 +11,8 @@ import pytest
 
 from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.runtimes.images import build, pins
-from primbench.runtimes.images.build import builders
+from primbench.runtimes.images.build import builders, installed
 from primbench.runtimes.images.builder import DEFAULT_BASE, ImageRequest
-from primbench.runtimes.images.wheel import installed
 from primbench.runtimes.invocation import PATH
 
 

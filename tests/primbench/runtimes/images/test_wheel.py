@@ -14,7 +14,7 @@ import pytest
 
 import primbench
 from primbench.errors import InvalidRequest
-from primbench.runtimes.images.wheel import installed, pack_wheel
+from primbench.runtimes.images.build import installed, pack_wheel
 
 PACKAGE = Path(primbench.__file__).parent
 
@@ -55,7 +55,7 @@ def test_pip_installs_the_wheel_and_what_it_installed_packs_the_same(wheel: Path
     pip = (sys.executable, "-P", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index")
     subprocess.run([*pip, "--target", target, wheel], cwd="/", check=True, timeout=120)
     repack = (
-        "import sys, pathlib, primbench; from primbench.runtimes.images.wheel import installed, pack_wheel;"
+        "import sys, pathlib, primbench; from primbench.runtimes.images.build import installed, pack_wheel;"
         "print(primbench.__file__); pack_wheel(installed(), pathlib.Path(sys.argv[1]))"
     )
     done = subprocess.run(
