@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from primbench import stats
 from primbench.compare.borrowed import moderated
-from primbench.compare.busy import are_too_busy, waited
 from primbench.compare.chosen import BothSides, at_full_speed, chosen, if_enough, of_all
 from primbench.compare.comparison import CaseComparison, Mean
 from primbench.compare.criteria import are_one, margins_of
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
     from primbench.compare.chosen import Chosen
     from primbench.compare.matching import CountedRatio, Matching
     from primbench.compare.sides import Side
+    from primbench.measurement.readings import HostReading
+
+TOO_BUSY_FRACTION = 0.25  # waiting a quarter of its time takes a case a third longer, more than most places differ by
+ALL_OF_ITS_CPUS = 0.9
 
 
 class _OfCase(NamedTuple):
@@ -218,3 +221,42 @@ def _geometric_means(of_case: Sequence[Mapping[int, float]]) -> dict[int, float]
         process: math.exp(math.fsum(math.log(each[process]) for each in of_case) / len(of_case))
         for process in processes
     }
+
+
+class Waited(NamedTuple):
+    """Shares of the time of a case, medians over processes. at_all: for a CPU. for_others: as far as neither a quota
+    of its own nor its own threads, which leave no CPU to others, are what it waited for.
+    """
+
+    at_all: float
+    for_others: float
+
+
+def waited(side: Side, key: bytes) -> Waited | None:
+    """Share of its time that a case waited for CPUs, the median of its records; None where no record tells."""
+    shares = []
+    for record in side.cases[key]:
+        host = record.measurement.host if record.measurement else None
+        worker = side.workers.get(record.worker) if record.worker is not None else None
+        if host is not None and host.waited_s is not None and host.duration_s:
+            cpus = len(worker.placement.cpus) if worker else None
+            shares.append(Waited(host.waited_s / host.duration_s, _for_others(host, cpus)))
+    if not shares:
+        return None
+    return Waited(*(stats.quantile(values, 0.5) for values in zip(*shares, strict=True)))
+
+
+def _for_others(host: HostReading, cpus: int | None) -> float:
+    if cpus and host.cpu_time_s >= ALL_OF_ITS_CPUS * cpus * host.duration_s:
+        return 0.0
+    return max(0.0, (host.waited_s or 0.0) - (host.throttled_s or 0.0)) / host.duration_s
+
+
+def are_too_busy(one: Waited | None, other: Waited | None) -> bool:
+    """Both waited, and one of them at least for others: a place that alone has to wait is slower, whatever for."""
+    if one is None or other is None:
+        return False
+    return (
+        min(one.at_all, other.at_all) >= TOO_BUSY_FRACTION
+        and max(one.for_others, other.for_others) >= TOO_BUSY_FRACTION
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import primbench.suites as suites
-from primbench.cli.neighbour import neighbour_in_words
+from primbench.cli.study import neighbour_in_words
 from primbench.compare.claims import agreeing
 from primbench.errors import FileError
 from primbench.experiments.study import check_arms

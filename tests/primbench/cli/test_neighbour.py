@@ -14,7 +14,7 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from primbench.cli.neighbour import neighbour_in_words
+from primbench.cli.study import neighbour_in_words
 from primbench.compare.pairs import compare
 from primbench.results import file as results_file
 from primbench.spec.arm import parse_arm

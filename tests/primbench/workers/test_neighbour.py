@@ -9,7 +9,7 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from primbench.cli.neighbour import neighbour_in_words
+from primbench.cli.study import neighbour_in_words
 from primbench.results.record import Record, Worker
 from primbench.spec.arm import Arm, parse_arm
 from primbench.spec.case import Case
