@@ -24,23 +24,24 @@ MOST_OVERLAP = 0.02  # of the kernels' time, of a stream whose next kernel begin
 
 
 class Samples(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One metric's raw samples, none deleted, and how they were taken.
-
-    samples_s: seconds a call; each sample is the mean of ``calls_per_sample`` consecutive calls.
-    taken_by: the means, in words: "graph", "blocking kernel", "event pair", "host clock", "cupti", ...
-    stopped: what ended the sampling: "noise" (quiet enough), "max time", or "count" (a fixed number was asked).
-    loops_s: what the same loop of Python took, which tells how fast the CPU was, each with the index of the sample that
-    came next; none where the host has no part in the time, or several processes have.
-    queued_s: for each of loops_s, how long threads of this process waited for a CPU from then until the next loop, or
-    the end: in every turn the one that waited longest. None at all where the kernel does not count it.
-    """
+    """One metric's raw samples, none deleted, and how they were taken."""
 
     samples_s: Annotated[list[Time], msgspec.Meta(min_length=1)]
+    """Seconds a call; each sample is the mean of ``calls_per_sample`` consecutive calls."""
     calls_per_sample: Whole
+    """How many calls a sample is of."""
     taken_by: str
+    """How they were taken: "graph", "blocking kernel", "event pair", "host clock", "cupti", ..."""
     stopped: Literal["noise", "max time", "count"]
+    """What ended the sampling: "noise" (quiet enough), "max time", or "count" (a fixed number was asked)."""
     loops_s: list[tuple[Whole, Time]] = []
+    """What the same loop of Python took, which tells how fast the CPU was, each with the index of the sample that came
+    next; none where the host has no part in the time, or several processes have.
+    """
     queued_s: list[Time] = []
+    """For each of loops_s, how long threads of this process waited for a CPU from then until the next loop, or the end:
+    in every turn the one that waited longest. None at all where the kernel does not count it.
+    """
 
     def __post_init__(self) -> None:
         """Raises ValueError, which makes a line of a file that is not so be refused."""
@@ -75,86 +76,112 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the GPU itself logged, from a separate pass in a process of its own.
-
-    busy_s: sum of the kernels' own durations a call. kernels_per_call: launches of one call; kernels: their
-    names in order of first appearance. overlapped_s: of the sum, what went by while another kernel ran, the mean of a
-    call; None in files from before it was kept.
-    launch_to_start_s: from the CUDA call that launches to the start of the first kernel, the GPU idle before, with
-    what logging adds to the call (1 us); None where the log does not say which call launched what.
-    """
+    """What the GPU itself logged, from a separate pass in a process of its own."""
 
     busy_s: Samples
+    """Sum of the kernels' own durations a call."""
     kernels_per_call: Amount
+    """Kernels that one call launches."""
     kernels: list[str]
+    """Names of the kernels, in order of first appearance."""
     launch_to_start_s: Samples | None = None
+    """From the CUDA call that launches to the start of the first kernel, the GPU idle before, with what logging adds to
+    the call (1 us); None where the log does not say which call launched what.
+    """
     overlapped_s: Amount | None = None
+    """What of ``busy_s`` went by while another kernel ran, the mean of a call; None in files from before it was kept.
+    """
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The times of one case. A metric that was not measured is None, with the reason in ``missing``.
 
-    On a GPU: enqueue_s, enqueue_single_s, wall_s, stream_s, device_s and, from a traced run, trace.busy_s; on a CPU:
-    wall_s (one call a sample), batch_s (back-to-back calls in batches of at least 50 us). others: times that only this
-    primitive has, by name; counts: numbers of a call that only it has, as of bytes; data: what it read from disk.
-    learnt: what its trainings came to, of one that trains.
-    refused_calls: of calls under a seal (launch --seal), system calls that were refused, by name, and how often.
-    error: largest ``|output - expected| / scale`` against the float64 reference; tolerance: its limit. An output that
-    is to the last bit that of an earlier process of the same arm has the error of that one.
-    output: what calls gave, by digests; None, with the reason in ``missing``, where nothing was checked or several
-    ranks share it, and in files from before it was kept.
-    input_sets: 1 when hot; when cold, how many sets are rotated, and the bytes they hold together.
-    nodes_per_call: graph nodes (kernels, copies, fills) of one call, where it was captured. longest_path_per_call: how
-    many of those are on the longest path, where each waits for the one before, the others being concurrent with them;
-    None where nodes_per_call is, before CUDA 12.3, before torch 2.8, and in files from before it was kept.
-    implementations: what torch's calls on a CPU took of the libraries that say so, oneDNN and MKL, each once; [] where
-    it called neither, None where nobody was asked, and in files from before it was kept.
-    phases_s: what the case spent its time on, one after the other, from inputs to the last look at its place, without
-    the turns of others and calls that do not count; on a GPU a check includes the warm-up. A metric's includes what is
-    made for it; "timing" is what belongs to none, and in files from before metrics had their own, all of them.
-    warm_up_drift: how far the medians of the two last halves of the warm-up lay apart, as a share of the larger: it
-    came to rest at 0.01 or less. None, with the reason in ``missing``, where there was none, or too short a one.
-    places: in memory, of inputs and outputs, on which device_s was sampled.
-    turns: with the processes of other arms; None, with the reason in ``missing``, where it was timed alone.
-    neighbour: what another process did beside it, of an arm that has one; None of others.
-    over_time: what it used while it ran; None, with the reason in ``missing``, where that was not sampled.
-    pages: of host buffers; None, with the reason in ``missing``, where the case times none or they cannot be seen.
+    On a GPU these are enqueue_s, enqueue_single_s, wall_s, stream_s, device_s and, from a traced run, trace.busy_s; on
+    a CPU wall_s and batch_s.
     """
 
     enqueue_s: Samples | None = None
+    """Host time of a call that only enqueues, among many, the queue not full."""
     enqueue_single_s: Samples | None = None
+    """Host time of a single call that only enqueues, the queue empty."""
     wall_s: Samples | None = None
+    """Time of a single call that is waited for."""
     stream_s: Samples | None = None
+    """Time of one of many calls in a row, as a loop in Python makes them."""
     device_s: Samples | None = None
+    """Time of one of many calls in a row on the GPU, with launches out of the way."""
     batch_s: Samples | None = None
+    """Time of one of many calls in a row on a CPU, in batches of at least 50 us."""
     others: dict[str, Samples] = {}
+    """Times that only this primitive has, by name."""
     counts: dict[str, Whole] = {}
+    """Numbers of a call that only it has, as of bytes."""
     refused_calls: dict[str, Whole] | None = None
+    """Of calls under a seal (launch --seal), system calls that were refused, by name, and how often."""
     learnt: Learnt | None = None
+    """What its trainings came to; None of a case that trains nothing."""
     trace: Trace | None = None
+    """What the GPU logged; None without --trace."""
     missing: dict[str, str] = {}
+    """Metric or field -> why it was not measured."""
     verified: bool | None = None
+    """Whether the output agrees with the reference; None where it was not checked."""
     error: Amount | None = None
+    """Largest ``|output - expected| / scale`` against the float64 reference; of an output that is to the last bit that
+    of an earlier process of the same arm, the error of that one.
+    """
     tolerance: Amount | None = None
+    """The largest ``error`` with which the output counts as right."""
     output: Output | None = None
+    """What calls gave, by digests; None, with the reason in ``missing``, where nothing was checked or several ranks
+    share it, and in files from before it was kept.
+    """
     warm_up_drift: Amount | None = None
+    """How far the medians of the two last halves of the warm-up lay apart, as a share of the larger: it came to rest at
+    0.01 or less. None, with the reason in ``missing``, where there was none, or too short a one.
+    """
     input_sets: Whole = 1
+    """How many sets of inputs are rotated with a cold cache; 1 with a hot one."""
     input_sets_bytes: Whole = 0
+    """What these sets hold together."""
     nodes_per_call: Amount | None = None
+    """Graph nodes (kernels, copies, fills) of one call, where it was captured."""
     longest_path_per_call: Amount | None = None
+    """How many of these nodes are on the longest path, where each waits for the one before, the others being concurrent
+    with them; None where nodes_per_call is, before CUDA 12.3, before torch 2.8, and in files from before it was kept.
+    """
     algorithm: str | None = None
+    """Which one a library chose; None where it does not say."""
     implementations: list[Implementation] | None = None
+    """What torch's calls on a CPU took of the libraries that say so, oneDNN and MKL, each once; [] where it called
+    neither, None where nobody was asked, and in files from before it was kept.
+    """
     flop: Whole | None = None
+    """Floating-point operations of one call; None where the primitive counts none."""
     bytes_moved: Whole | None = None
+    """Bytes that one call has to move at least; None where the primitive counts none."""
     phases_s: dict[str, Seconds] = {}
+    """What the case spent its time on, one after the other, from inputs to the last look at its place, without the
+    turns of others and calls that do not count; on a GPU a check includes the warm-up. A metric's includes what is made
+    for it; "timing" is what belongs to none, and in files from before metrics had their own, all of them.
+    """
     gpu: GpuReading | None = None
+    """The GPU around the case; None of a case on a CPU."""
     host: HostReading | None = None
+    """What the host did to this process meanwhile."""
     pages: Pages | None = None
+    """Where host buffers are; None, with the reason in ``missing``, where the case times none or they cannot be seen.
+    """
     turns: Turns | None = None
+    """Turns taken with processes of other arms; None, with the reason in ``missing``, where it was timed alone."""
     places: Whole = 1
+    """How many places in memory inputs and outputs had, on which device_s was sampled."""
     neighbour: NeighbourReading | None = None
+    """What another process did beside it, of an arm that has one; None of others."""
     over_time: OverTime | None = None
+    """What it used while it ran; None, with the reason in ``missing``, where that was not sampled."""
     data: DataReading | None = None
+    """What it read from disk; None of a case that reads no data set."""
 
     @property
     def main(self) -> Samples | None:

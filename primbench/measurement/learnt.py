@@ -17,22 +17,21 @@ Losses = Annotated[list[Amount | None], msgspec.Meta(min_length=1)]
 
 
 class Learnt(msgspec.Struct, frozen=True, kw_only=True):
-    """Trainings of one network that differ by their seed alone, of first weights and of what a step draws at random.
-
-    losses: seed -> of each step, as it was computed, to the last bit; None where it was no finite number. right: seed
-    -> of ``held_out`` examples, how many it is right about; None with the reason in ``missing``. chance: share of them
-    that guessing is right about. deterministic: whether only algorithms were used that give the same each time.
-    again: how many trainings were made once more, those that were timed; first_unlike: the earliest step, from 1 on,
-    in which one of them had another loss than before; None where none had.
-    """
+    """Trainings of one network that differ by their seed alone, of first weights and of what a step draws at random."""
 
     losses: Annotated[list[Losses], msgspec.Meta(min_length=1)]
+    """Seed -> loss of each step, as it was computed, to the last bit; None where it was no finite number."""
     right: list[Whole] | None = None
+    """Seed -> of ``held_out`` examples, how many it is right about; None with the reason in ``missing``."""
     held_out: Whole = 0
     chance: Amount | None = None
+    """Share of the held-out examples that guessing is right about."""
     deterministic: bool = False
+    """Whether only algorithms were used that give the same each time."""
     again: Whole = 0
+    """How many trainings were made once more and timed."""
     first_unlike: Whole | None = None
+    """The earliest step, from 1 on, in which one made again had another loss than before; None where none had."""
     missing: dict[str, str] = {}
 
     def __post_init__(self) -> None:

@@ -28,14 +28,13 @@ def split_unit(name: str) -> tuple[str, str]:
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """One quantity, sample by sample; its unit is the end of the name that it has in ``OverTime.series``.
-
-    times_s: from the start of the case. values: a share or a rate is that of the time since the sample before, be that
-    one dropped by now.
-    """
+    """One quantity, sample by sample; its unit is the end of the name that it has in ``OverTime.series``."""
 
     times_s: Annotated[list[Seconds], msgspec.Meta(min_length=1, max_length=MOST_SAMPLES)]
+    """Time of each sample, from the start of the case."""
     values: list[Amount]
+    """Value of each sample; a share or a rate is that of the time since the sample before, be that one dropped by now.
+    """
 
     def __post_init__(self) -> None:
         """Raises ValueError, which makes a line of a file that is not so be refused."""
@@ -53,32 +52,34 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OverTime(msgspec.Struct, frozen=True, kw_only=True):
-    """What a case used from before its inputs were made until after its last sample, as phases_s follow each other.
-
-    series: by name. Of this process and those it started, which of several ranks are those of rank 0: host_rss_bytes
-    (pages that they share count in each of them), host_pss_bytes (such pages count once in all), gpu_process_bytes.
-    group_bytes: of their control group, with its page cache. Of the whole GPU, whoever uses it: all others, which only
-    cases on a GPU have.
-    nvml_gpu_fraction: of the time, in which any kernel ran, be it on one SM of a hundred; nvml_memory_fraction: in
-    which memory was read or written at all. Over windows of 1/6 to 1 s that end before the sample.
-    sm_active_fraction, tensor_active_fraction: of the SMs' time, in which they had work, and in which their tensor
-    pipes had; dram_bandwidth_fraction: of what the memory can do at most. By GPM, since the sample before.
-    held_back_fraction: of the time since the sample before, in which a policy (power, thermal, sync boost) held the
-    clocks down, the one that did so longest. sm_clock_hz: at that moment.
-
-    interval_s: between two samples, at the end; a series that is dear to read has fewer. cost_s: CPU time that the
-    sampling process spent on each, in the mean.
-    host_peak_bytes: the most that this process, without those it started, held of host memory while the case ran, by
-    the kernel's own mark. gpu_allocated_peak_bytes: the most that torch's allocator had handed out.
-    missing: series or field -> why it could not be had.
-    """
+    """What a case used from before its inputs were made until after its last sample, as phases_s follow each other."""
 
     series: dict[str, Series]
+    """By name: of this process and those it started, which of several ranks are those of rank 0, of their control
+    group, and of the whole GPU, whoever uses it.
+
+    Of processes host_rss_bytes (pages that they share count in each of them), host_pss_bytes (such pages count once in
+    all) and gpu_process_bytes; of their control group group_bytes, with its page cache; of a GPU:
+
+    * nvml_gpu_fraction, of the time, in which any kernel ran, be it on one SM of a hundred, and nvml_memory_fraction,
+      in which memory was read or written at all, over windows of 1/6 to 1 s that end before the sample;
+    * sm_active_fraction and tensor_active_fraction, of the SMs' time, in which they had work, and in which their tensor
+      pipes had, and dram_bandwidth_fraction, of what the memory can do at most, by GPM, since the sample before;
+    * held_back_fraction, of the time since the sample before, in which a policy (power, thermal, sync boost) held the
+      clocks down, the one that did so longest, and sm_clock_hz at that moment.
+    """
     interval_s: Time
+    """Between two samples, at the end; a series that is dear to read has fewer."""
     cost_s: Time
+    """CPU time that the sampling process spent on each, in the mean."""
     host_peak_bytes: Whole | None = None
+    """The most that this process, without those it started, held of host memory while the case ran, by the kernel's own
+    mark.
+    """
     gpu_allocated_peak_bytes: Whole | None = None
+    """The most that torch's allocator had handed out."""
     missing: dict[str, str] = {}
+    """Series or field -> why it could not be had."""
 
     @property
     def most_host_bytes(self) -> float | None:

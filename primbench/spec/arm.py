@@ -33,12 +33,14 @@ MOST_SHOWN, END_SHOWN = 64, 16  # characters of a setting in a name, and of them
 
 
 class BareArm(msgspec.Struct, frozen=True, kw_only=True):
-    """What an arm is by itself, whatever can be set of it. name: as it is shown, unique in a study. runtime: a file of
-    ``primbench.runtimes``: "host", one that starts containers, or one that reaches another machine, such as "ssh".
-    """
+    """What an arm is by itself, whatever can be set of it."""
 
     name: str
+    """Its name as it is shown, unique in a study."""
     runtime: str = "host"
+    """A file of ``primbench.runtimes``: "host", one that starts containers, or one that reaches another machine, such
+    as "ssh".
+    """
 
 
 if TYPE_CHECKING:

@@ -12,47 +12,52 @@ WHOLE, PARTS = "whole", "parts"
 
 
 class StepPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where a step ran, by what its time hangs on; None is not known, or none.
-
-    boot_id: of the kernel, which tells machines apart. cpus: that it might run on. cpu_quota: CPUs that its control
-    group was granted. runtime: of its container, "host" outside. gpu: by name.
-    """
+    """Where a step ran, by what its time hangs on; None is not known, or none."""
 
     boot_id: str | None = None
+    """Of the kernel that runs, which tells machines apart."""
     cpu_model: str | None = None
     cpus: int | None = None
+    """How many CPUs it might run on."""
     cpu_quota: float | None = None
+    """CPUs that its control group was granted."""
     runtime: str | None = None
+    """Name of what started its container; "host" outside."""
     gpu: str | None = None
+    """Name of its GPU."""
 
 
 class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """step: whose it is, and where it begins and ends. calls: of operators, views included. parts: as many as the
-    entries make together when they are written; 0 is not known. left_out: calls that no entry makes, since they cannot
-    be made again. torch: its version.
-
-    threads: of torch's pool, by which an operator on the CPU computes; None is not known. times_s: of steps like it
-    that were not captured, in seconds; [] where there were none. waits_s: of each of these, for its data loader.
-    queues_s: likewise, for a CPU; [] is not known. inside_s: of further steps, how long of each some operator was under
-    way. unlike: how many of times_s called other modules than the captured one, or them other times. compiled: graphs
-    of operators that torch had compiled, which were captured as if it had not. cuda_graphs: that the step replayed, of
-    whose operators none was captured. place: where all that was.
-    """
+    """What a suite says of the step that it was made of."""
 
     step: str
+    """Whose step it is, and where it begins and ends."""
     calls: int = 0
+    """Calls of operators, views included."""
     parts: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Calls that the entries make together when they are written; 0 is not known."""
     left_out: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Calls that no entry makes, since they cannot be made again."""
     torch: str = ""
+    """Version of torch."""
     threads: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Threads of torch's pool, by which an operator on the CPU computes; None is not known."""
     times_s: list[float] = []
+    """Times of steps like it that were not captured, in seconds; [] where there were none."""
     waits_s: list[float] = []
+    """How long each step of ``times_s`` waited for its data loader, in seconds."""
     queues_s: list[float] = []
+    """How long each step of ``times_s`` waited for a CPU, in seconds; [] is not known."""
     inside_s: list[float] = []
+    """How long some operator was under way in each of further steps, in seconds."""
     unlike: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """How many steps of ``times_s`` called other modules than the captured one, or them other times."""
     compiled: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Graphs of operators that torch had compiled, which were captured as if it had not."""
     cuda_graphs: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """CUDA graphs that the step replayed, of whose operators none was captured."""
     place: StepPlace = StepPlace()
+    """Where all that was."""
 
     def __post_init__(self) -> None:
         """Raises ValueError, which makes a suite that is not so be refused."""

@@ -12,32 +12,38 @@ from primbench.spec.defaults import DEFAULT_MAX_NOISE, DEFAULT_MAX_TIME_S, DEFAU
 
 
 class Method(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """How to measure.
-
-    cache: "hot" repeats on one set of inputs; "cold" rotates among sets that exceed twice the last-level cache.
-    reuse_bytes: of a call in a step, how much the step touches from one use of what the call is given to the next.
-    Where the last-level cache is smaller, and the inputs can be made cold, they are; None is as ``cache`` says.
-    max_noise: stop when the half-width of the 95 % interval of the median, over the median, is below this.
-    min_time_s, max_time_s: bounds on the time spent sampling the main metric.
-    unit: what intervals are over. Of samples each metric has six or more, so that their median has an interval; where
-    they are over processes, calls that outlast max_time_s are not made six times.
-    check: compare the output with the float64 reference before timing.
-    dry_run: set up, check once, time nothing.
-    tails: sample metrics beside the main one for long enough to tell of rare slow calls, where a problem has these.
-    over_time: have a process beside the case sample what it uses meanwhile, for ``Measurement.over_time``.
-    """
+    """How to measure."""
 
     cache: Literal["hot", "cold"] = "hot"
+    """Whether the last-level cache has the inputs: "hot" repeats on one set of them; "cold" rotates among sets that
+    exceed twice the cache.
+    """
     reuse_bytes: Whole | None = None
+    """Bytes, of a call in a step: how much the step touches from one use of what the call is given to the next. Where
+    the last-level cache is smaller, and the inputs can be made cold, they are; None is as ``cache`` says.
+    """
     max_noise: float = DEFAULT_MAX_NOISE
+    """Stop when the half-width of the 95 % interval of the median, over the median, is below this."""
     min_time_s: float = DEFAULT_MIN_TIME_S
+    """Least time spent sampling the main metric."""
     max_time_s: float = DEFAULT_MAX_TIME_S
+    """Most time spent sampling the main metric."""
     seed: int = 0
+    """Of the random inputs."""
     check: bool = True
+    """Whether to compare the output with the float64 reference before timing."""
     dry_run: bool = False
+    """Whether to set up, check once and time nothing."""
     tails: bool = True
+    """Whether to sample metrics beside the main one for long enough to tell of rare slow calls, where a problem has
+    these.
+    """
     over_time: bool = False
+    """Whether to have a process beside the case sample what it uses meanwhile, for ``Measurement.over_time``."""
     unit: Literal["sample", "process"] = "sample"
+    """What intervals are over. Of samples each metric has six or more, so that their median has an interval; where they
+    are over processes, calls that outlast max_time_s are not made six times.
+    """
 
     def __post_init__(self) -> None:
         for name in ("max_noise", "min_time_s", "max_time_s"):

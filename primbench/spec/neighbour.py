@@ -10,16 +10,17 @@ from primbench.problem import Value
 
 
 class Neighbour(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One problem. words: as the command line has it. parameters: every field of the problem.
-
-    backend, device: None are those of the case beside which it runs, where the primitive has them.
-    """
+    """A problem that runs beside the cases of an arm."""
 
     words: str
+    """Primitive and options as the command line has them."""
     primitive: str
     parameters: dict[str, Value]
+    """Every field of the problem."""
     backend: str | None = None
+    """None is that of the case beside which it runs, where the primitive has it."""
     device: str | None = None
+    """None is that of the case beside which it runs, where the primitive has it."""
 
     @property
     def name(self) -> str:

@@ -21,23 +21,26 @@ THREAD_VARIABLES = (
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """Where to run, as asked.
-
-    numa_node: for threads and memory both; "auto" is the device's own node, and nothing where that is not known.
-    cpus or cpu_node, mem_nodes: for threads and for memory alone, and then ``numa_node`` gives the other of the two.
-    cpu_kind: for threads, of these or of all CPUs; a name that cores.cpu_kinds() gives, such as "performance".
-    mem_policy: how memory is taken from ``mem_nodes`` (or ``numa_node``): "bind" unless said otherwise; "local", on
-    the node of the CPU that touches it, names no nodes.
-    threads: of each library's thread pool; None leaves it to the library.
-    """
+    """Where to run, as asked."""
 
     cpus: tuple[Whole, ...] | None = None
+    """CPUs for threads, by number; memory is where ``numa_node`` or ``mem_nodes`` says."""
     numa_node: Whole | Literal["auto"] | None = None
+    """Node for threads and memory both, or for the one of the two that nothing else is said of; "auto" is the device's
+    own node, and nothing where that is not known.
+    """
     cpu_node: Whole | None = None
+    """Node whose CPUs are for threads."""
     cpu_kind: str | None = None
+    """Kind of CPUs for threads, of these or of all CPUs; a name that cores.cpu_kinds() gives, such as "performance"."""
     mem_nodes: tuple[Whole, ...] | None = None
+    """Nodes for memory."""
     mem_policy: Literal["bind", "preferred", "interleave", "local"] | None = None
+    """How memory is taken from ``mem_nodes`` (or ``numa_node``): "bind" unless said otherwise; "local", on the node of
+    the CPU that touches it, names no nodes.
+    """
     threads: Whole | None = None
+    """How many threads each library's pool has; None leaves it to the library."""
 
     def __post_init__(self) -> None:
         _check_numbers("cpus", self.cpus, "CPU number, such as 0-3")

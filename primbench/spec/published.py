@@ -8,17 +8,19 @@ import msgspec
 
 
 class ClaimedValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was published of one place: ``mean`` of so many ``runs``, in seconds, as are the others where they are told.
-
-    std: of the runs. min, max: the least and the most of them.
-    """
+    """What was published of one place: times in seconds, None where they are not told."""
 
     place: str
     mean: float
+    """Of the runs."""
     runs: int
+    """How many there were."""
     std: float | None = None
+    """Standard deviation of the runs."""
     min: float | None = None
+    """The least of the runs."""
     max: float | None = None
+    """The most of the runs."""
 
     def __post_init__(self) -> None:
         """Raises ValueError, which makes a suite or a file that is not so be refused."""
@@ -31,21 +33,22 @@ class ClaimedValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What it says of one workload in two places.
-
-    id: the label of the cases here that are of that workload; None where none can show it. says: which workload, in
-    words. first, second: what was published of the two places, whose times the ratio is of. ratio: how many times as
-    long the second place takes as the first, where that alone was published. slower: that the second place takes longer
-    was, and not by how much. caution: why it may not be what it seems.
-    """
+    """What it says of one workload in two places."""
 
     id: str | None = None
+    """The label of the cases here that are of that workload; None where none can show it."""
     says: str
+    """The workload in words."""
     first: ClaimedValue | None = None
+    """What was published of the first place."""
     second: ClaimedValue | None = None
+    """What was published of the second place."""
     ratio: float | None = None
+    """How many times as long the second place takes as the first, where that alone was published."""
     slower: bool = False
+    """Whether it was published that the second place takes longer, and not by how much."""
     caution: str | None = None
+    """Why it may not be what it seems."""
 
     def __post_init__(self) -> None:
         """Raises ValueError, which makes a suite or a file that is not so be refused."""
@@ -58,7 +61,9 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """source: who published it, and where. claims: those that times of cases can show; [] where there is none."""
+    """Times that were published of two places."""
 
     source: str
+    """Who published it, and where."""
     claims: list[Claim]
+    """Claims that times of cases can show; [] where there is none."""

@@ -67,14 +67,14 @@ class Surroundings(Protocol):
 
 
 class PlacedFile(NamedTuple):
-    """A file or folder of this machine that a worker sees in place of another, read-only.
-
-    path: of it here. at: paths in full where it is seen, of those that there are; or a name by which the dynamic loader
-    finds it before others.
-    """
+    """A file or folder of this machine that a worker sees in place of another, read-only."""
 
     path: str
+    """Its path on this machine."""
     at: tuple[str, ...]
+    """Paths in full where it is seen, of those that there are; or a name by which the dynamic loader finds it before
+    others.
+    """
 
 
 class SeenByWorker(Protocol):

@@ -23,30 +23,34 @@ IN_TURN: Pairing = "in-turn"
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True):
-    """The same cases in several arms, pair after pair of fresh processes.
-
-    arms: the first is the baseline. cases: what each arm runs in each pair, of no arm yet. pairs: at most, with
-    until_settled, else exactly. seed: of the order of arms and of cases. other_builds: whether an arm whose framework
-    is another build than the baseline's is run, too. pairing: whether the processes of a pair take turns, where they
-    can, or follow one another. notes: what is to be known of the arms. published: what was found before of the cases.
-    why: whether it asks why its second arm is slower, in further arms with some settings of it and all others of the
-    first. elsewhere: of an arm that stands for a place which a file was recorded in: by metric, seconds in
-    each process there. ingredients: what it asks about, in words, by whose numbers its further arms are named.
-    """
+    """The same cases in several arms, pair after pair of fresh processes."""
 
     title: str = ""
     arms: list[Arm]
+    """Where cases run; the first is the baseline."""
     cases: list[Case]
+    """What each arm runs in each pair, of no arm yet."""
     pairs: Counted
+    """How many pairs: at most, with ``until_settled``, else exactly."""
     until_settled: bool = False
     seed: int = 0
+    """Of the random order of arms and of cases."""
     other_builds: bool = False
+    """Whether an arm whose framework is another build than the baseline's is run, too."""
     pairing: Pairing = "one-after-the-other"  # as it was before there was a choice
+    """Whether the processes of a pair take turns, where they can, or follow one another."""
     notes: list[str] = []
+    """What is to be known of the arms."""
     published: Published | None = None
+    """What was found before of the cases."""
     why: bool = False
+    """Whether it asks why its second arm is slower, in further arms with some settings of it and all others of the
+    first.
+    """
     elsewhere: dict[str, dict[str, list[float]]] = {}
+    """Of an arm that stands for a place which a file was recorded in: by metric, seconds in each process there."""
     ingredients: list[str] = []
+    """What it asks about, in words, by whose numbers its further arms are named."""
 
 
 AGAIN = " (again)"

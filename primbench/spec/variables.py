@@ -61,13 +61,12 @@ def is_for_libraries(name: str) -> bool:
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """Names of variables that libraries read and that are set where a worker of another machine was started from.
-
-    carried: that it was given. left: that it was not, in whole or in part, each with the reason.
-    """
+    """Names of variables that libraries read and that are set where a worker of another machine was started from."""
 
     carried: list[str]
+    """Those that it was given."""
     left: dict[str, Reason]
+    """Those that it was not given, in whole or in part, each with the reason."""
 
 
 def of_this_machine(name: str, value: str) -> Reason | None:

@@ -75,10 +75,12 @@ def _oci_files(container: Container, most: int) -> None:
 
 
 class Disk(NamedTuple):
-    """number: "8:0", by which control groups name it. path: of its device file."""
+    """A disk of this machine."""
 
     number: str
+    """Its number, such as "8:0", by which control groups name it."""
     path: str
+    """Path of its device file."""
 
 
 def disks(root: Path = ROOT) -> list[Disk]:
