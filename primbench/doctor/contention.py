@@ -25,20 +25,24 @@ LOOKED_FOR_S = 0.2
 
 
 class Contention(msgspec.Struct, frozen=True, kw_only=True):
-    """None is unknown, with the reason in ``missing`` under the field's name.
-
-    waiting_fraction: of the last 10 s, in which some task of the machine (or of this control group, where that is
-    hidden) waited for a CPU. memory_waiting_fraction: likewise for memory, of this control group where it tells.
-    reread_bytes_per_s: of files, on the whole machine, that had been taken out of the page cache for want of memory.
-    stolen_fraction: of all CPU time since boot, which the hypervisor gave to others. gpu_processes: on each GPU of the
-    place, in its order, those that hold it beside the process that is looked at and what that started.
+    """Others that use the same CPUs, memory or GPUs. None is unknown, with the reason in ``missing`` under the field's
+    name.
     """
 
     waiting_fraction: float | None = None
+    """Share of the last 10 s in which some task of the machine (or of this control group, where that is hidden) waited
+    for a CPU.
+    """
     memory_waiting_fraction: float | None = None
+    """Share of the last 10 s in which some task waited for memory, of this control group where it tells."""
     reread_bytes_per_s: float | None = None
+    """Bytes of files a second, on the whole machine, that had been taken out of the page cache for want of memory."""
     stolen_fraction: float | None = None
+    """Share of all CPU time since boot that the hypervisor gave to others."""
     gpu_processes: list[list[GpuProcess]] | None = None
+    """On each GPU of the place, in its order, those that hold it beside the process that is looked at and what that
+    started.
+    """
     missing: dict[str, str] = {}
 
 

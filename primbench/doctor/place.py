@@ -32,18 +32,16 @@ if TYPE_CHECKING:
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the checks know; they read nothing themselves. A part that a file does not hold is empty.
-
-    opened: backend and device that the process which looked had opened, such as "torch cuda:0"; None for a command.
-    pid: of another process that was looked at, and what it was called; None where one looked at itself.
-    """
+    """All that the checks know; they read nothing themselves. A part that a file does not hold is empty."""
 
     environment: Environment
     topology: Topology = Topology()
     contention: Contention = Contention()
     held: Held = Held()
     opened: str | None = None
+    """Backend and device that the process which looked had opened, such as "torch cuda:0"; None for a command."""
     pid: int | None = None
+    """Number and name of another process that was looked at; None where one looked at itself."""
     name: str | None = None
 
     @property

@@ -26,12 +26,12 @@ FEWEST = 6  # samples for which an interval of the median exists
 
 
 class Speed(NamedTuple):
-    """full_s: what the loop takes while nothing slows the CPU down. slowed_fraction: of all loops, those that took
-    notably longer.
-    """
+    """How fast the CPU was, by a loop of Python between samples."""
 
     full_s: float
+    """Time that the loop takes while nothing slows the CPU down."""
     slowed_fraction: float
+    """Share of all loops that took notably longer."""
 
 
 def speed(loops_s: Sequence[float]) -> Speed | None:

@@ -37,11 +37,14 @@ ORDINARY_POLICY = "power"
 
 
 class Disturbance(NamedTuple):
-    """kind: what it is, an id. words: with its amount. amount: more is worse, among those of a kind."""
+    """What disturbed a case."""
 
     kind: str
+    """Id of what it is."""
     words: str
+    """It in words, with its amount."""
     amount: float = 0.0
+    """How bad it is: more is worse, among those of a kind."""
 
 
 def disturbances(measurement: Measurement) -> list[Disturbance]:

@@ -26,34 +26,37 @@ _LAST = 9
 
 @dataclass(frozen=True)
 class Metric:
-    """One time of a case, in seconds a call, or of the part of one that it is of.
-
-    name: in files and exports, with its unit at the end. heading: of its column in a table. what: is timed.
-    whose: time it is: the GPU's, the CPU's as the device that computes, the host's beside a GPU, or both of these.
-    samples_of: the metric whose samples it is computed from, itself unless named. quantile: of them; None is the mean.
-    preference: a case is judged by that of its metrics which has the least, unless the primitive prefers another.
-    gives_rates: flop and bytes a second are computed from it where it is ``Measurement.main``.
-    own_of: work of which this is the device's own time all the same, since calls wait for the device by themselves.
-    explains: what a difference in it tells: "launch", what the host has to do for one; "call", how much longer a call
-    takes as a whole; "clock", what the GPU's clock moves.
-    repeats: a metric that on some devices has the very same samples; then only that one is compared.
-    is_column: of the table of records. is_compared: between places.
-    """
+    """One time of a case, in seconds a call, or of the part of one that it is of."""
 
     name: str
+    """Its name in files and exports, with its unit at the end."""
     heading: str
+    """Heading of its column in a table."""
     what: str
+    """What is timed, in words."""
     whose: Literal["GPU", "CPU", "host", "both"]
+    """Whose time it is: the GPU's, the CPU's as the device that computes, the host's beside a GPU, or both of these."""
     _: KW_ONLY
     samples_of: str = ""
+    """The metric whose samples it is computed from, itself unless named."""
     quantile: float | None = 0.5
+    """Which quantile of the samples it is; None is the mean."""
     preference: int = _LAST
+    """Its order: a case is judged by that of its metrics which has the least, unless the primitive prefers another."""
     gives_rates: bool = False
+    """Whether flop and bytes a second are computed from it where it is ``Measurement.main``."""
     own_of: tuple[Work, ...] = ()
+    """Work of which this is the device's own time all the same, since calls wait for the device by themselves."""
     explains: Literal["launch", "call", "clock"] | None = None
+    """What a difference in it tells: "launch", what the host has to do for one; "call", how much longer a call takes as
+    a whole; "clock", what the GPU's clock moves.
+    """
     repeats: str = ""
+    """A metric that on some devices has the very same samples; then only that one is compared."""
     is_column: bool = True
+    """Whether the table of records has a column of it."""
     is_compared: bool = True
+    """Whether it is compared between places."""
 
     @property
     def is_mean(self) -> bool:

@@ -41,21 +41,26 @@ HEADINGS = ("case", "time", "noise", "disturbed by")
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="kind", tag="record"):
-    """What became of a case. ``worker`` is the number of the Worker line that tells where it ran.
-
-    status: "ok", "skipped" (reason: no such operation, does not fit, hopeless) or "failed" (reason: error, wrong
-    result, crash, timeout). duration_s: the whole case, set-up and check included. later: what of the worker's place
-    was, after this case, not as its line says; None where nothing was, or there was no worker any more.
-    """
+    """What became of a case."""
 
     case: Case
     status: Literal["ok", "skipped", "failed"]
+    """"ok", "skipped" (reason: no such operation, does not fit, hopeless) or "failed" (reason: error, wrong result,
+    crash, timeout).
+    """
     reason: str | None = None
+    """Why it is not "ok", in a line; None of one that is."""
     measurement: Measurement | None = None
+    """What was measured; None where nothing was."""
     worker: Whole | None = None
+    """Number of the Worker line that tells where it ran; None where it ran nowhere."""
     started_utc: str
     duration_s: Time
+    """How long the whole case took, set-up and check included."""
     later: Later | None = None
+    """What of the worker's place was, after this case, not as its line says; None where nothing was, or there was no
+    worker any more.
+    """
 
     @cached_property  # tables and exports ask for it again and again
     def disturbances(self) -> list[Disturbance]:
@@ -99,14 +104,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="ki
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="worker"):
-    """One worker process: what it found around itself, and where it was really placed.
-
-    arm: as it was asked for; None outside of studies. sent: to another machine, of the variables where the study was
-    started; None where it was not sent to one.
-    phases_s: what it took to start, one after the other: "process", until its first line ran, what makes its arm
-    included, and until its answer was heard; "import" of primbench; "place", to bind itself; "framework", to import it;
-    "context", to open its device; "look" around. {} in files from before they were kept.
-    """
+    """One worker process: what it found around itself, and where it was really placed."""
 
     worker: Whole
     pid: Whole
@@ -116,17 +114,19 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="w
     placement: EffectivePlacement
     versions: dict[str, str]
     arm: Arm | None = None
+    """The arm as it was asked for; None outside of studies."""
     sent: Sent | None = None
+    """What was sent to another machine of the variables where the study was started; None where it was not sent to one.
+    """
     phases_s: dict[str, Seconds] = {}
+    """What starting it took, one after the other: "process", until its first line ran, what makes its arm included, and
+    until its answer was heard; "import" of primbench; "place", to bind itself; "framework", to import it; "context", to
+    open its device; "look" around. {} in files from before they were kept.
+    """
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
-    """The first line of a results file. The environment is that of the process the user started.
-
-    kernels: path -> SHA-256 of the files named by ``--kernels``, which define primitives or kernels beside primbench's.
-    member: of the fleet that this process measured a node of; None of others. captured: of cases that are parts of
-    steps what their suites say of those, by their label "step".
-    """
+    """The first line of a results file. The environment is that of the process the user started."""
 
     schema_version: int
     command: list[str]
@@ -135,8 +135,11 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
     environment: Environment
     study: Study | None = None
     kernels: dict[str, str] = {}
+    """Path -> SHA-256 of the files named by ``--kernels``, which define primitives or kernels beside primbench's."""
     member: Member | None = None
+    """Which member of a fleet measured here; None where there is no fleet."""
     captured: dict[str, Captured] = {}
+    """What suites say of steps, of cases that are parts of these, by their label "step"."""
 
 
 Line = Header | Worker | Record

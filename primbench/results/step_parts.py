@@ -22,22 +22,27 @@ OTHERS, VIEWS = "other operators", "views"
 
 
 class Part(NamedTuple):
-    """row: that it is in. calls: in a step. device_s, host_s: of one; None where it was not measured.
-
-    reason: why device_s is not known. disturbances: in words. is_far: whether it was measured with a cold cache, since
-    the step touches more than it holds from one use of its data to the next. busy_s: of its kernels; None where they
-    were not traced.
-    """
+    """A part of a step: calls that are one case."""
 
     row: str
+    """Row of the table that it is in."""
     label: str
     calls: int
+    """How many calls of it a step has."""
     device_s: float | None
+    """Time of one call on the device; None where it was not measured."""
     host_s: float | None
+    """Time of one call on the host; None where it was not measured."""
     reason: str
+    """Why device_s is not known."""
     disturbances: list[str]
+    """What disturbed it, in words."""
     is_far: bool = False
+    """Whether it was measured with a cold cache, since the step touches more than it holds from one use of its data to
+    the next.
+    """
     busy_s: float | None = None
+    """Time of the kernels of one call; None where they were not traced."""
 
     @property
     def all_s(self) -> float:
@@ -117,24 +122,27 @@ def disturbances(records: Iterable[Record]) -> list[str]:
 
 
 class Timed(msgspec.Struct, frozen=True, kw_only=True):
-    """Of so many steps the median; interval: of that, 95 %, None for fewer than six. waits_s: the median of how long
-    the script waited for its data loader. queues_s: by how much the median is longer since its thread waited for a
-    CPU; None where that is not known. between_s: no less than this passed between operators, in Python, modules and
-    autograd; None where it is not known, steps differ, or their median is known no better than this. unlike: how many
-    of them called other modules than the one whose parts were measured, or them other times. elsewhere: in what the
-    place where parts were measured is another, in words.
-    """
+    """Steps of a script, timed as they ran while one like them was captured."""
 
     steps: int
+    """How many there were."""
     median_s: float
     interval: tuple[float, float] | None
+    """95 % interval of the median; None for fewer than six."""
     least_s: float
     most_s: float
     waits_s: float
+    """The median of how long the script waited for its data loader."""
     queues_s: float | None = None
+    """By how much the median is longer since its thread waited for a CPU; None where that is not known."""
     between_s: float | None = None
+    """Time of which no less passed between operators, in Python, modules and autograd; None where it is not known,
+    steps differ, or their median is known no better than this.
+    """
     unlike: int = 0
+    """How many of these steps called other modules than the one whose parts were measured, or them other times."""
     elsewhere: list[str] = []
+    """In what the place where parts were measured is another, in words."""
 
 
 def timed(captured: Captured | None, elsewhere: list[str] | None = None) -> Timed | None:

@@ -38,16 +38,18 @@ LAUNCHES, PYTHON, LOADING, QUEUING, NOT_MEASURED, UNEXPLAINED = (
 
 
 class Number(msgspec.Struct, frozen=True, kw_only=True):
-    """name: device, host or step; busy instead of device where kernels were logged. parts_s: what the parts come to;
-    None where none of them was measured, or computes. step_s: what was measured of the step, in seconds. missing: why
-    that is None. is_least: whether parts are missing in the sum, so that all come to no less.
-    """
+    """A number of the step, and what its parts come to."""
 
     name: str
+    """Which number: device, host or step; busy instead of device where kernels were logged."""
     parts_s: float | None
+    """What the parts come to; None where none of them was measured, or computes."""
     step_s: float | None
+    """What was measured of the step, in seconds."""
     missing: str | None = None
+    """Why ``step_s`` is None."""
     is_least: bool = False
+    """Whether parts are missing in the sum, so that all come to no less."""
 
     @property
     def ratio(self) -> float | None:
@@ -56,44 +58,49 @@ class Number(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SumRow(msgspec.Struct, frozen=True, kw_only=True):
-    """seconds: of the step's time, below 0 where parts take longer than what is left of it; None where that is not
-    known. calls: that it is of.
-    """
+    """What one kind of parts takes of a step."""
 
     name: str
     seconds: float | None
+    """Seconds of the step's time, below 0 where parts take longer than what is left of it; None where that is not
+    known.
+    """
     calls: int = 0
+    """How many calls it is of."""
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
-    """rows: they add up to the step's time, or where that is unknown, to what the parts take; the largest first, then
-    launches, Python and autograd, the data loader, waiting for a CPU, what was not measured and what is unexplained,
-    which nobody knows beside that.
-
-    launches: what parts take longer to launch than to compute. Python and autograd: what the host does between its
-    calls, the optimizer's own code among it, while a GPU waits: by how much it takes longer for the step than for them,
-    and of a script how long its own steps were outside operators. unmeasured: by name and reason, calls of parts that
-    were not.
-    others: seconds of other operators, by name, the largest first. disturbed_s: of what parts
-    take, in calls that something disturbed; disturbances: what it was, of the step and of the part that takes most of
-    it. device: of its cases. timed: what the step's time is of, where it was not measured as a case. compiled:
-    graphs of operators that torch had compiled, whose operators the parts are. cuda_graphs: that the step replayed,
-    whose operators are no parts. far: calls that were measured with a cold cache, since the step touches more than it
-    holds from one use of their data to the next.
-    """
+    """Where the time of a step goes."""
 
     device: str
+    """Device of its cases."""
     numbers: list[Number]
     rows: list[SumRow]
+    """Rows that add up to the step's time, or where that is unknown, to what the parts take; the largest first, then
+    launches, Python and autograd, the data loader, waiting for a CPU, what was not measured and what is unexplained,
+    which nobody knows beside that. Launches are what parts take longer to launch than to compute. Python and autograd
+    is what the host does between its calls, the optimizer's own code among it, while a GPU waits: by how much it takes
+    longer for the step than for them, and of a script how long its own steps were outside operators.
+    """
     calls: int
     others: dict[str, float] = {}
+    """Seconds of other operators, by name, the largest first."""
     unmeasured: dict[str, int] = {}
+    """Calls of parts that were not measured, by name and reason."""
     disturbed_s: float = 0.0
+    """Seconds of what parts take, in calls that something disturbed."""
     disturbances: dict[str, list[str]] = {}
+    """What disturbed it, of the step and of the part that takes most of it."""
     timed: Timed | None = None
+    """What the step's time is of, where it was not measured as a case."""
     compiled: int = 0
+    """Graphs of operators that torch had compiled, whose operators the parts are."""
     cuda_graphs: int = 0
+    """CUDA graphs that the step replayed, whose operators are no parts."""
     far: int = 0
+    """Calls that were measured with a cold cache, since the step touches more than it holds from one use of their data
+    to the next.
+    """
 
     @property
     def step_s(self) -> float | None:

@@ -24,28 +24,28 @@ _ANOTHER_KIND = 1.2
 
 
 class Package(msgspec.Struct, frozen=True, kw_only=True):
-    """A processor socket. id: None for the cores of which the kernel does not know the socket.
-
-    cores: the CPUs online of each core together: SMT siblings share one.
-    """
+    """A processor socket."""
 
     id: int | None
+    """Its number; None for the cores of which the kernel does not know the socket."""
     cores: list[list[int]]
+    """The CPUs online of each core together: SMT siblings share one."""
 
 
 class CpuKind(msgspec.Struct, frozen=True, kw_only=True):
-    """CPUs online that are alike, on a machine where not all are.
-
-    name: "performance" is the quickest, then come "efficiency", "efficiency-2", ... told_by: what tells them apart:
-    "cpu_core", "cpu_atom" or "cpu_lowpower" of Intel's, "cpu_capacity" of the kernel's scheduler, "cpuinfo_max_freq".
-    capacity: of the quickest of them, where the quickest CPU of all has 1024. max_frequency_hz: the same.
-    """
+    """CPUs online that are alike, on a machine where not all are."""
 
     name: str
+    """"performance" is the quickest, then come "efficiency", "efficiency-2", ..."""
     cpus: list[int]
     told_by: str
+    """What tells them apart: "cpu_core", "cpu_atom" or "cpu_lowpower" of Intel's, "cpu_capacity" of the kernel's
+    scheduler, "cpuinfo_max_freq".
+    """
     capacity: int | None = None
+    """Capacity of the quickest of them, where the quickest CPU of all has 1024."""
     max_frequency_hz: int | None = None
+    """The highest clock of the quickest of them."""
 
 
 class Cache(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,11 +15,13 @@ _OWN = slice(11, 15)  # of /proc/PID/stat, indices after the name: in user mode 
 
 
 class Spent(NamedTuple):
-    """busy_s: by any program or the kernel. stolen_s: by the hypervisor, while there was something to run."""
+    """CPU time that CPUs spent, since boot."""
 
     busy_s: float
+    """CPU time by any program or the kernel."""
     idle_s: float
     stolen_s: float
+    """CPU time taken by the hypervisor, while there was something to run."""
 
     @property
     def all_s(self) -> float:

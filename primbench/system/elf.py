@@ -24,20 +24,25 @@ _MAX_NOTES_BYTES = 2**16  # real segments of notes have some hundred; bounds wha
 
 
 class _Segment(NamedTuple):
-    """offset, size: in the file. address: in memory, from where the library begins."""
+    """A part of the file that is loaded."""
 
     kind: int
     offset: int
+    """Where it begins in the file."""
     address: int
+    """Where it begins in memory, counted from where the library begins."""
     size: int
+    """Bytes of it in the file."""
     alignment: int
 
 
 class Dynamic(NamedTuple):
-    """name: by which libraries that need it ask for it, None where it says none. needed: the same of those it needs."""
+    """What a library says of itself for the dynamic loader."""
 
     name: str | None
+    """The name by which libraries that need it ask for it, None where it says none."""
     needed: tuple[str, ...]
+    """Names of the libraries that it needs."""
 
 
 def is_elf(path: Path) -> bool:

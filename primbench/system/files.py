@@ -25,16 +25,18 @@ T = TypeVar("T")
 
 
 class Mount(NamedTuple):
-    """proc(5), of a line of mountinfo. source: what of the file system is mounted. options: of the file system;
-    own_options: of this mount of it, such as "rw,relatime". device: major and minor number, "8:1".
-    """
+    """A mount, as a line of mountinfo has it: proc(5)."""
 
     source: str
+    """Which path of the file system is mounted."""
     point: str
     kind: str
     options: str
+    """Options of the file system."""
     own_options: str = ""
+    """Options of this mount of it, such as "rw,relatime"."""
     device: str = ""
+    """Its device: major and minor number, "8:1"."""
 
 
 def trimmed(text: str) -> str:

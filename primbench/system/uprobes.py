@@ -34,10 +34,11 @@ _CHECKED_CALLS = 100
 
 
 class CountedCalls(NamedTuple):
-    """Calls so far. ran_s: that the thread ran meanwhile."""
+    """Calls that were counted so far."""
 
     calls: int
     ran_s: float
+    """How long the thread ran meanwhile."""
 
 
 class _Attributes(ctypes.Structure):
