@@ -208,11 +208,14 @@ def format_frequency(hertz: float | None) -> str:
 
 def format_percent(fraction: float | None) -> str:
     """``0.003`` as "0.3%": one decimal, and below 0.1% as many as show the first digit that is not 0."""
-    if fraction is None:
-        return UNKNOWN
+    return UNKNOWN if fraction is None else f"{percent_number(fraction)}%"
+
+
+def percent_number(fraction: float) -> str:
+    """The same without its sign."""
     percent = 100 * fraction
     decimals = max(1, -math.floor(math.log10(abs(percent)))) if percent and math.isfinite(percent) else 1
-    return f"{percent:.{decimals}f}%"
+    return f"{percent:.{decimals}f}"
 
 
 def _supported_digits(value: float, noise: float | None) -> int:

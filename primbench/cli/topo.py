@@ -24,8 +24,8 @@ def _show(asked: ShowNodes) -> None:
     from primbench.cli.outputs import check_files, put_out
     from primbench.numa.scan import collect
     from primbench.report import formats, text
+    from primbench.report.figures.topology import picture
     from primbench.report.topology import document
-    from primbench.report.topology_svg import picture
 
     check_files([asked.json, asked.picture], overwrite=asked.overwrite)
     found = collect()

@@ -22,8 +22,8 @@ SERIES = (*HOST, *GPU)
 
 
 def split_unit(name: str) -> tuple[str, str]:
-    """What a series is of, and its unit: bytes_per_s, bytes, fraction or hz."""
-    unit = next(each for each in ("bytes_per_s", "bytes", "fraction", "hz") if name.endswith(f"_{each}"))
+    """What a series or a figure is of, and its unit: bytes_per_s, bytes, fraction, hz or s; "" of what has none."""
+    unit = next((each for each in ("bytes_per_s", "bytes", "fraction", "hz", "s") if name.endswith(f"_{each}")), "")
     return name.removesuffix(f"_{unit}"), unit
 
 

@@ -9,13 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from primbench.measurement import Measurement, Samples
+from primbench.measurement.over_time import split_unit
 from primbench.report.document import Column
 from primbench.report.layout import ROW
 from primbench.results.disturbances import disturbs_main
 from primbench.results.metrics import COLUMNS
 from primbench.results.summary import figures_of
 from primbench.system.files import format_cpu_list
-from primbench.units import TimeUnit, format_bytes, format_percent, format_time, rate_format
+from primbench.units import TimeUnit, format_bytes, format_frequency, format_percent, format_time, rate_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,8 +44,13 @@ PLACES: dict[str, Callable[[Record], object]] = {
 }
 _TAKEN = {*(metric.heading for metric in COLUMNS), *PLACES, "arm", "noise", "kernels", "check", ROW}
 """Headings of columns that are no field of a problem, of which one by the same name is told apart."""
+FORMATS: dict[str, Callable[[float], str]] = {
+    "fraction": format_percent,
+    "bytes": lambda count: format_bytes(round(count)),
+    "hz": format_frequency,
+}
+"""How a value is written, by the unit at the end of its name."""
 WIDEST = 60  # characters of a field in a table; exports have all
-_UNIT = re.compile("(_bytes_per_s|_s|_fraction|_bytes)$")
 _DECIMAL_OF_PERCENTILE = re.compile(r"\b(p\d\d)(?=\d)")  # p999 is p99.9
 
 
@@ -207,17 +213,14 @@ def figures_beside(record: Record, yardsticks: Sequence[Yardstick]) -> dict[str,
 
 
 def _figure(name: str, values: Sequence[float | None], time_unit: TimeUnit | None) -> Column:
-    heading = _DECIMAL_OF_PERCENTILE.sub(r"\1.", _UNIT.sub("", name).replace("_", " "))
-    if name.endswith("_bytes_per_s"):
-        unit, format_ = rate_format(values, "B/s")
-        return Column(f"{heading} {unit}", values, format_)
-    if name.endswith("_s"):
+    stem, unit = split_unit(name)
+    heading = _DECIMAL_OF_PERCENTILE.sub(r"\1.", stem.replace("_", " "))
+    if unit == "bytes_per_s":
+        prefixed, format_ = rate_format(values, "B/s")
+        return Column(f"{heading} {prefixed}", values, format_)
+    if unit == "s":
         return Column(heading, values, partial(format_time, unit=time_unit))
-    if name.endswith("_bytes"):
-        return Column(heading, values, lambda value: format_bytes(round(value)))
-    if name.endswith("_fraction"):
-        return Column(heading, values, format_percent)
-    return Column(heading, values, _ratio if name == "ratio" else "{:g}".format)
+    return Column(heading, values, FORMATS.get(unit, _ratio if name == "ratio" else "{:g}".format))
 
 
 def _ratio(value: float) -> str:
@@ -243,13 +246,9 @@ def _over_time(record: Record, use: Callable[[OverTime], float | None]) -> float
     return use(found) if found else None
 
 
-def _bytes(count: float) -> str:
-    return format_bytes(round(count))
-
-
 _USES: list[tuple[str, Callable[[OverTime], float | None], Callable[[float], str]]] = [
-    ("host mem", lambda used: used.most_host_bytes, _bytes),
-    ("GPU mem", lambda used: used.peak("gpu_process_bytes"), _bytes),
+    ("host mem", lambda used: used.most_host_bytes, FORMATS["bytes"]),
+    ("GPU mem", lambda used: used.peak("gpu_process_bytes"), FORMATS["bytes"]),
     ("SM active", lambda used: used.mean("sm_active_fraction"), format_percent),
     ("tensor", lambda used: used.mean("tensor_active_fraction"), format_percent),
     ("DRAM", lambda used: used.mean("dram_bandwidth_fraction"), format_percent),

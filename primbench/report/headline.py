@@ -8,7 +8,7 @@ from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report.cautions import single
 from primbench.report.verdicts import MOST_PAIRS
 from primbench.spec.naming import name_of
-from primbench.units import format_percent
+from primbench.units import format_percent, percent_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -110,8 +110,7 @@ def _by(found: Estimate) -> str:
     low, high = found.interval or (found.ratio, found.ratio)
     if found.ratio >= DOUBLE:
         return f"a factor of {shown_ratio(found.ratio)} {shown_interval((low, high))}"
-    ends = (format_percent(end - 1).removesuffix("%") for end in (low, high))
-    return f"{format_percent(found.ratio - 1)} [{', '.join(ends)}]"
+    return f"{format_percent(found.ratio - 1)} [{percent_number(low - 1)}, {percent_number(high - 1)}]"
 
 
 def _failing(comparison: Comparison) -> Iterator[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.measurement.over_time import SERIES, split_unit
+from primbench.report.columns import FORMATS
 from primbench.report.document import Note, Table
+from primbench.report.svg_plot import shown_rate
 from primbench.spec.naming import name_of
-from primbench.units import format_bytes, format_frequency, format_percent, format_time, rate_column
+from primbench.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,11 +82,4 @@ def words_of(name: str) -> str:
 
 def shown(name: str, value: float) -> str:
     unit = split_unit(name)[1]
-    if unit == "fraction":
-        return format_percent(value)
-    if unit == "bytes":
-        return format_bytes(round(value))
-    if unit == "hz":
-        return format_frequency(value)
-    heading, (cell,) = rate_column([value], "B/s")
-    return f"{cell} {heading}"
+    return FORMATS[unit](value) if unit in FORMATS else shown_rate(value, "B/s")

@@ -13,18 +13,14 @@ LINE = 16  # pixels from one line of text to the next
 INK, QUIET, PAPER = "#1d2733", "#5b6b7b", "#ffffff"
 
 
-def canvas(width: int, height: int, title: str) -> Element:
-    svg = Element(
-        "svg",
-        {
-            "xmlns": "http://www.w3.org/2000/svg",
-            "viewBox": f"0 0 {width} {height}",
-            "width": str(width),
-            "height": str(height),
-            "font-family": "DejaVu Sans, Helvetica, Arial, sans-serif",
-        },
-    )
+def canvas(width: int, height: int, title: str, words: str = "", top: int = 0) -> Element:
+    """words: what is seen, of one in a page. top: where it begins, below which the height is."""
+    of = {"role": "img", "class": "fixed"} if words else {"xmlns": "http://www.w3.org/2000/svg"}
+    size = {"viewBox": f"0 {top} {width} {height - top}", "width": str(width), "height": str(height - top)}
+    svg = Element("svg", {**of, **size, "font-family": "DejaVu Sans, Helvetica, Arial, sans-serif"})
     SubElement(svg, "title").text = title
+    if words:
+        SubElement(svg, "desc").text = words
     SubElement(svg, "rect", {"width": "100%", "height": "100%", "fill": PAPER})
     return svg
 

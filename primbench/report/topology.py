@@ -76,13 +76,19 @@ def near(gpu: GpuPlace) -> int | None:
     return gpu.node_by_nvml if gpu.node_by_sysfs is None else gpu.node_by_sysfs
 
 
-def use(node: Node, found: Topology) -> str:
-    """What of a node this process may use: "yes", "no", or what in particular."""
+def uses(node: Node, found: Topology) -> list[tuple[float, str]]:
+    """Of its memory and its CPUs, as far as that is known, which share this process may use, and that in words."""
     parts: list[tuple[float, str]] = []
     if node.has_memory:
         parts.append((1.0, "memory") if node.is_usable else (0.0, "no memory"))
     if node.cpus and found.cpus_allowed is not None:
         parts.append(_cpus_to_use(node.cpus, found.cpus_allowed))
+    return parts
+
+
+def use(node: Node, found: Topology) -> str:
+    """What of a node this process may use: "yes", "no", or what in particular."""
+    parts = uses(node, found)
     shares = {share for share, _ in parts}
     if shares <= {1.0}:
         return "yes" if parts else "-"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from primbench.doctor.place import Place
 from primbench.numa import scan
 from primbench.numa.topology import GpuPlace, Link, Topology
-from primbench.report.topology_svg import picture
+from primbench.report.figures.topology import picture
 
 TREES = sorted(path.stem for path in (Path(__file__).parents[2] / "trees").glob("*.json"))
 SVG = "{http://www.w3.org/2000/svg}"

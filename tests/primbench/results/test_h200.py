@@ -20,7 +20,7 @@ from primbench.numa.topology import Topology
 from primbench.report import doctor, text
 from primbench.report import environment as environment_report
 from primbench.report import topology as topology_report
-from primbench.report.topology_svg import picture
+from primbench.report.figures.topology import picture
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "h200-x2"
 
