@@ -175,6 +175,12 @@ def rate_column(values: Sequence[float | None], what: Literal["FLOP/s", "B/s"]) 
     return heading, [written(value) for value in values]
 
 
+def format_rate(value: float, what: Literal["FLOP/s", "B/s"]) -> str:
+    """With a unit of its own."""
+    heading, (number,) = rate_column([value], what)
+    return f"{number} {heading}"
+
+
 def _prefixed(value: float | None) -> str:
     if value is None:
         return UNKNOWN

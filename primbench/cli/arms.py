@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import click
 
-from primbench.cli.echo import say
-
 RANK = 100
 
 
@@ -23,7 +21,8 @@ def command() -> None:
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    from primbench.report import layout, terminal
+    from primbench.report import text
+    from primbench.report.document import Document, Note, Section, Table
     from primbench.runtimes.table import known
     from primbench.spec.arm import PLACEMENT_KEYS, SETTING_KEYS
     from primbench.workers.trial import works_here
@@ -35,6 +34,6 @@ def command() -> None:
         able = [key for field, key in SETTING_KEYS.items() if field in runtime.settings]
         rows.append([name, version or "-", words, ", ".join(able)])
     headings = ["runtime", "version", "works here", "sets"]
-    say("\n".join(layout.grid([headings, *rows], terminal.room() or terminal.WIDTH)))
     more = f"In all of them: name, {', '.join(PLACEMENT_KEYS)}. image=host, the default, is the host's own root."
-    say(terminal.said(f"\n{more}"))
+    told = [Section("", [Table.listed("", rows, headings)]), Section("", [Note(more)])]
+    click.echo(text.write(Document("arms", None, lambda: told)), nl=False)

@@ -94,7 +94,7 @@ def pass_or_exit(comparison: Comparison, gate: Gate) -> None:
     """Exit 1 where the gate does not let the comparison pass, and say on stderr by which case."""
     if gate.passes(comparison):
         return
-    from primbench.report.checks import checks
+    from primbench.report.comparison import checks
     from primbench.report.plain import printable
 
     failed = [check for check in checks(comparison, gate) if check.state == "failed"]

@@ -1,4 +1,4 @@
-"""Text for a terminal."""
+"""Text for a layout."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def say(text: str, *, err: bool = False, nl: bool = True, command: Sequence[str]
 
     shown, pieces = lines(text), [*map(lines, _typed(command))]
     if err and sys.stderr.isatty():
-        from primbench.report import terminal
+        from primbench.report import layout
 
-        shown = terminal.wrapped(shown, terminal.room(sys.stderr) or terminal.WIDTH, pieces)
+        shown = layout.wrapped(shown, layout.room(sys.stderr) or layout.WIDTH, pieces)
     else:
         shown = " ".join([shown, *pieces])
     click.echo(shown, err=err, nl=nl)

@@ -111,7 +111,7 @@ def command(what: str | None) -> None:
 
     `list suites` also counts the cases of each.
     """
-    from primbench.report.terminal import width
+    from primbench.report.layout import width
 
     for heading, rows in ({what: SECTIONS[what]} if what else IN_SHORT).items():
         formatter = click.HelpFormatter(width=width())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from primbench.cli.echo import say
-from primbench.report import terminal
+from primbench.report import layout
 from primbench.report.plain import printable
 from primbench.results.metrics import COLUMNS
 from primbench.spec.naming import name_of
@@ -116,7 +116,7 @@ def _bar(total: int, before: str) -> Iterator[Progress]:
             bar.update(task, total=max(total, started), refresh=True)
 
         def tell(sentence: str) -> None:
-            bar.console.print(Text(terminal.wrapped(_one_line(before + sentence), bar.console.width)), soft_wrap=True)
+            bar.console.print(Text(layout.wrapped(_one_line(before + sentence), bar.console.width)), soft_wrap=True)
 
         yield Progress(announce, lambda record: tell(f"{_name(record.case)}: {_outcome(record)}"), tell)
 

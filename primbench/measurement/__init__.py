@@ -14,7 +14,7 @@ from primbench.measurement.outputs import Output
 from primbench.measurement.over_time import OverTime
 from primbench.measurement.readings import DataReading, GpuReading, HostReading, NeighbourReading, Pages, Turns
 from primbench.quantities import Amount, Seconds, Time, Whole
-from primbench.units import format_percent, format_time, rate_column
+from primbench.units import format_percent, format_rate, format_time
 
 # Of kernels and copies in graphs, on an H200, each a little more than was seen.
 LONGEST_GAP_S = 0.6e-6  # between two kernels
@@ -285,7 +285,4 @@ def _rate(count: int | None, samples: Samples | None) -> float | None:
 
 
 def _shown_rate(rate: float | None, what: Literal["FLOP/s", "B/s"]) -> list[str]:
-    if rate is None:
-        return []
-    unit, (cell,) = rate_column([rate], what)
-    return [f"{cell} {unit}"]
+    return [] if rate is None else [format_rate(rate, what)]

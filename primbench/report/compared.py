@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from primbench.compare.sides import identity
 from primbench.report import measured
+from primbench.report.arm_notes import notes_of
 from primbench.report.cautions import cautions
-from primbench.report.comparison import left_out, notes_of
+from primbench.report.comparison import left_out
 from primbench.report.document import Column, Document, Note, Section, Table
 from primbench.report.figures.forest import forest
 from primbench.report.figures.strips import strips

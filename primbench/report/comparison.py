@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import shlex
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from primbench.compare.gate import SLOWER, Gate
-from primbench.compare.ratio import MOST_UNSEEN, WITHIN_MARGIN
-from primbench.compare.shown import shown_interval, shown_ratio
+from primbench.compare.gate import SLOWER, Gate, Gated
+from primbench.report.arm_notes import beside, notes_of
 from primbench.report.arm_tables import arm_tables, published_table
 from primbench.report.cautions import cautions
-from primbench.report.checks import checks
-from primbench.report.differing import beside, effect
-from primbench.report.document import Document, Note, Section, typed
-from primbench.report.headline import headline, tone, what_is_judged
-from primbench.report.learnt import learnt
-from primbench.report.step import step
-from primbench.report.verdicts import in_words, why
-from primbench.results.metrics import METRICS
+from primbench.report.document import Check, Document, Note, Section
+from primbench.report.headline import headline, tone
+from primbench.report.verdicts import shown_estimate, shown_verdict, why
 from primbench.spec.naming import name_of
-from primbench.stats import draws_needed, quantile
-from primbench.units import format_percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Explanation
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison
     from primbench.compare.ratio import Estimate
     from primbench.report.document import Table
-
-MOST_EXPLAINED = 5
 
 
 def document(
@@ -113,112 +101,32 @@ def left_out(comparison: Comparison) -> Iterator[Note]:
             yield Note(f"{arm.name} is not compared with {comparison.baseline}: {'; '.join(reasons)}", "marked")
 
 
-def notes_of(arm: ArmComparison, comparison: Comparison) -> Iterator[Note]:
-    """What its cases come to together, and what explains them; without what else differs between the places."""
-    yield from _reasons(arm)
-    yield from map(Note, (*_counts(arm), *_mean(arm, comparison), *learnt(arm, comparison.baseline)))
-    if arm.step is not None:
-        yield from map(Note, step(arm.step, comparison.baseline, arm.name))
-    if any(each.pairs for each in arm.estimates):
-        yield from (*map(Note, effect(arm, comparison)), *_explanations(arm))
+def checks(comparison: Comparison, gate: Gate) -> list[Check]:
+    """One a case of an arm, or one in all where none was compared.
+
+    Those fail that the gate does not let pass; of the others, what is not told is open.
+    """
+    of_arm: dict[str, list[Gated]] = {}
+    for gated in gate.cases(comparison):
+        of_arm.setdefault(gated.arm.name, []).append(gated)
+    return [check for arm, cases in of_arm.items() for check in _of_arm(f"{arm} against {comparison.baseline}", cases)]
 
 
-def _reasons(arm: ArmComparison) -> Iterator[Note]:
-    """What became of cases in some or all processes, each reason once."""
-    cases: dict[str, list[CaseComparison]] = {}
-    for case in arm.cases:
-        if case.reason:
-            cases.setdefault(case.reason, []).append(case)
-    for reason, found in cases.items():
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        yield Note(f"{name_of(found[0].case)}{more}: {reason}", "marked")
+def _of_arm(group: str, cases: Sequence[Gated]) -> list[Check]:
+    if any(each.case.estimates for each in cases):
+        return [_check(group, each.case, passes=each.passes) for each in cases]
+    reasons = dict.fromkeys(each.case.reason for each in cases if each.case.reason)
+    passes = all(each.passes for each in cases)
+    return [Check(group, "all cases", "open" if passes else "failed", f"not compared; {'; '.join(reasons)}")]
 
 
-def _counts(arm: ArmComparison) -> Iterator[str]:
-    counts = Counter(in_words(case.verdict) if case.verdict else "not compared" for case in arm.cases)
-    if len(arm.cases) > 1:
-        yield f"{len(arm.cases)} cases: " + ", ".join(f"{count} {words}" for words, count in counts.most_common())
-    yield from _unseen(arm)
-    yield from _borrowed(arm)
-
-
-def _unseen(arm: ArmComparison) -> Iterator[str]:
-    """What share of processes may be slow where places are shown to be alike: the largest, once for all cases."""
-    alike = [case.deciding for case in arm.cases if case.deciding and case.verdict in WITHIN_MARGIN]
-    most = max(alike, key=lambda found: found.unseen or 0.0, default=None)
-    if most is not None and most.unseen is not None:
-        more = f"; {draws_needed(MOST_UNSEEN)} pairs tell of the places" if most.is_of_few else ""
-        yield (
-            f"alike by {most.pairs} processes a side: if none of these was slow, up to {format_percent(most.unseen)} "
-            f"of a place's may be{more}"
-        )
-
-
-def _borrowed(arm: ArmComparison) -> Iterator[str]:
-    """What intervals stand on beside a case's own pairs."""
-    deciding = [case.deciding for case in arm.cases if case.deciding and case.deciding.freedom]
-    borrowed = [found.borrowed_freedom for found in deciding]
-    if borrowed and max(borrowed) > 0:
-        own = [(found.freedom or 0.0) - found.borrowed_freedom for found in deciding]
-        yield (
-            f"intervals stand on {quantile(own, 0.5):.0f} degrees of freedom of a case's own pairs and "
-            f"{quantile(borrowed, 0.5):.1f} borrowed from how the other cases scatter (medians)"
-        )
-
-
-def _mean(arm: ArmComparison, comparison: Comparison) -> Iterator[str]:
-    if arm.mean is not None and arm.mean.cases > 1:
-        interval = f" {shown_interval(arm.mean.interval)}" if arm.mean.interval else ""
-        what = what_is_judged(comparison, arm.mean.pairs)
-        mean = f"{shown_ratio(arm.mean.ratio)}{interval}"
-        of = ", slow samples included" if arm.mean.of_all_samples else ""
-        of += (
-            ", by their medians"
-            if any(case.decided_by and METRICS[case.decided_by].is_mean for case in arm.cases)
-            else ""
-        )
-        yield f"geometric mean of {arm.mean.cases} cases{of}: {mean}, over {arm.mean.pairs} {what}"
-
-
-def _severity(case: CaseComparison) -> tuple[int, float]:
-    """The worst comes first, of the slower ones that which is so by most; others stay as they are."""
-    order = ("slower", "inconclusive", "faster")  # what may yet be slower, or had to wait, before what is no harm
-    place = order.index(case.verdict) if case.verdict in order else len(order)
-    return place, -case.deciding.ratio if case.verdict == "slower" and case.deciding else 0.0
-
-
-def _explanations(arm: ArmComparison) -> Iterator[Note]:
-    explained = [(case, case.explanation) for case in sorted(arm.cases, key=_severity) if case.explanation]
-    if explained:
-        told = (*_moved(explained), *_causes([explanation for _, explanation in explained]), *_noise(explained))
-        yield from map(Note, told)
-        nexts = dict.fromkeys(each.next_experiment for _, each in explained if each.next_experiment)
-        yield from (Note("next:", command=typed(shlex.split(command))) for command in list(nexts)[:1])
-
-
-def _moved(explained: Sequence[tuple[CaseComparison, Explanation]]) -> Iterator[str]:
-    for case, explanation in explained[:MOST_EXPLAINED]:
-        moved = f"{' and '.join(explanation.parts)} moved" if explanation.parts else _unmoved(case)
-        yield f"{name_of(case.case)}: {': '.join(filter(None, (moved, '; '.join(explanation.evidence))))}"
-    if len(explained) > MOST_EXPLAINED:
-        yield f"and {len(explained) - MOST_EXPLAINED} more cases: --json has all"
-
-
-def _unmoved(case: CaseComparison) -> str:
-    if case.fails_more:
-        return f"fails more often in {case.fails_more}"
-    return "no difference is certain" if case.estimates else "refused in one place"
-
-
-def _causes(explanations: Sequence[Explanation]) -> Iterator[str]:
-    """A line for each cause, whichever cases it is of."""
-    causes = dict.fromkeys(cause for explanation in explanations for cause in explanation.causes)
-    yield from (f"can cause it: {cause}" for cause in causes)
-    if not causes:
-        yield "no known cause in what differs between the places"
-
-
-def _noise(explained: Sequence[tuple[CaseComparison, Explanation]]) -> Iterator[str]:
-    for case, explanation in explained[:MOST_EXPLAINED]:
-        if explanation.noise:
-            yield f"or what others on the machine did to {name_of(case.case)}: {'; '.join(explanation.noise)}"
+def _check(group: str, case: CaseComparison, *, passes: bool) -> Check:
+    found = case.deciding
+    words = [shown_verdict(case), shown_estimate(found) if found else None, case.reason]
+    is_told = case.verdict not in (None, "inconclusive")
+    return Check(
+        group=group,
+        name=name_of(case.case),
+        state="failed" if not passes else "passed" if is_told else "open",
+        words="; ".join(filter(None, words)),
+    )

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from primbench.measurement.over_time import SERIES, split_unit
 from primbench.report.columns import FORMATS
 from primbench.report.document import Note, Table
-from primbench.report.svg_plot import shown_rate
 from primbench.spec.naming import name_of
-from primbench.units import format_bytes, format_time
+from primbench.units import format_bytes, format_rate, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,4 +81,4 @@ def words_of(name: str) -> str:
 
 def shown(name: str, value: float) -> str:
     unit = split_unit(name)[1]
-    return FORMATS[unit](value) if unit in FORMATS else shown_rate(value, "B/s")
+    return FORMATS[unit](value) if unit in FORMATS else format_rate(value, "B/s")

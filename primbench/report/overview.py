@@ -11,11 +11,10 @@ from primbench.report.document import Column, Section, Table
 from primbench.report.figures.roofline import rooflines
 from primbench.report.figures.sweeps import rates_of
 from primbench.report.line import sweeps
-from primbench.report.svg_plot import shown_rate
 from primbench.report.table import of_primitives
 from primbench.results.record import model_of
 from primbench.system.files import format_cpu_list
-from primbench.units import format_percent
+from primbench.units import format_percent, format_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,8 +42,8 @@ def of_records(results: Results, yardsticks: Sequence[Yardstick] = ()) -> Sectio
         _column("measured", _measured, groups),
         _column("known too badly", _noisy, groups),
         _column("launch-bound", _launch_bound, groups),
-        _column("fastest FLOP/s", partial(_most, "flop_per_s"), groups, partial(shown_rate, what="FLOP/s")),
-        _column("fastest B/s", partial(_most, "bytes_per_s"), groups, partial(shown_rate, what="B/s")),
+        _column("fastest FLOP/s", partial(_most, "flop_per_s"), groups, partial(format_rate, what="FLOP/s")),
+        _column("fastest B/s", partial(_most, "bytes_per_s"), groups, partial(format_rate, what="B/s")),
         _column("of roof, at most", partial(_of_roof, yardsticks), groups, format_percent),
     ]
     table = Table("By primitive", [column for column in columns if not column.is_empty])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from xml.etree.ElementTree import Element, SubElement
 
 from primbench.report.plain import printable
-from primbench.units import format_time, rate_column
+from primbench.units import format_rate, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -197,13 +197,7 @@ def time_ticks(axis: Axis, most: int) -> list[tuple[float, str]]:
 
 
 def rate_ticks(axis: Axis, most: int, what: Literal["FLOP/s", "B/s"]) -> list[tuple[float, str]]:
-    return [(tick, shown_rate(tick, what)) for tick in axis.ticks(most)]
-
-
-def shown_rate(value: float, what: Literal["FLOP/s", "B/s"]) -> str:
-    """With a unit of its own."""
-    unit, (number,) = rate_column([value], what)
-    return f"{number} {unit}"
+    return [(tick, format_rate(tick, what)) for tick in axis.ticks(most)]
 
 
 def _short(quantity: str) -> str:

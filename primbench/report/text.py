@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from primbench.report import layout, plain, terminal
+from primbench.report import layout, plain
 from primbench.report.document import Note, Table, VerdictCell
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ def of_table(table: Table) -> str:
 def _grid(table: Table) -> str:
     rows = [[*map(plain.printable, row)] for row in (table.headings, *table.rows)]
     if table.is_list:
-        indent = terminal.INDENT if table.title else ""
-        lines = layout.grid(rows if any(rows[0]) else rows[1:], (terminal.room() or terminal.width()) - len(indent))
+        indent = layout.INDENT if table.title else ""
+        lines = layout.grid(rows if any(rows[0]) else rows[1:], (layout.room() or layout.width()) - len(indent))
         return "\n".join(indent + line for line in lines)
-    if most := terminal.room():
+    if most := layout.room():
         looks = [None, *map(_look, table.columns[-1].values)]
         return "\n".join(layout.fitted(layout.cells_of(rows, looks), most))
     return "\n".join(layout.GAP.join(row).rstrip() for row in layout.aligned(rows))
@@ -57,5 +57,5 @@ def _noted(note: Note) -> str:
 
 
 def _said(words: str, look: Look | _Sure | None, command: Sequence[str] = ()) -> str:
-    said = terminal.said(plain.printable(words), [*map(plain.printable, command)])
-    return "\n".join(terminal.painted(line, look) for line in said.split("\n"))
+    said = layout.said(plain.printable(words), [*map(plain.printable, command)])
+    return "\n".join(layout.painted(line, look) for line in said.split("\n"))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from primbench.baselines.roof import ceilings_of
 from primbench.report.document import Column, Figure, Table
-from primbench.report.svg_plot import XyPlot, add_words, rate_ticks, shown_rate, spread, xy_plot
+from primbench.report.svg_plot import XyPlot, add_words, rate_ticks, spread, xy_plot
 from primbench.spec.naming import names_of
-from primbench.units import format_percent
+from primbench.units import format_percent, format_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -90,7 +90,7 @@ def _picture(points: Sequence[Point], ceilings: Sequence[Ceiling], title: str, w
     looks = {name: (shape, look) for shape, look, name in legend}
     for name, point in zip(_names(points), points, strict=True):
         shape, look = looks[point.record.case.primitive]
-        tip = f"{name}: {shown_rate(point.flop_per_s, 'FLOP/s')}"
+        tip = f"{name}: {format_rate(point.flop_per_s, 'FLOP/s')}"
         plot.mark(point.intensity, point.flop_per_s, shape, f"{look} faint", tip=tip)
     return plot.svg
 
@@ -123,8 +123,8 @@ def _draw_ceiling(plot: XyPlot, ceiling: Ceiling) -> None:
 
 def _said(ceiling: Ceiling) -> str:
     rates = [
-        shown_rate(ceiling.flop_per_s, "FLOP/s") if ceiling.flop_per_s else "arithmetic unknown",
-        shown_rate(ceiling.bytes_per_s, "B/s") if ceiling.bytes_per_s else "memory unknown",
+        format_rate(ceiling.flop_per_s, "FLOP/s") if ceiling.flop_per_s else "arithmetic unknown",
+        format_rate(ceiling.bytes_per_s, "B/s") if ceiling.bytes_per_s else "memory unknown",
     ]
     return f"{_name(ceiling)}: {', '.join(rates)}"
 
@@ -137,7 +137,7 @@ def _numbers(points: Sequence[Point], ceilings: Sequence[Ceiling]) -> Table:
     columns = [
         Column("case", _names(points)),
         Column("operations a byte", [point.intensity for point in points], "{:.3g}".format),
-        Column("FLOP/s", [point.flop_per_s for point in points], lambda rate: shown_rate(rate, "FLOP/s")),
+        Column("FLOP/s", [point.flop_per_s for point in points], lambda rate: format_rate(rate, "FLOP/s")),
         *(_shares(points, ceiling) for ceiling in ceilings),
     ]
     return Table("; ".join(map(_said, ceilings)), columns)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from primbench.report.document import Column, Figure, Table
 from primbench.report.line import sweeps
-from primbench.report.svg_plot import rate_ticks, shown_rate, spread, xy_plot
-from primbench.units import format_bytes, format_time
+from primbench.report.svg_plot import rate_ticks, spread, xy_plot
+from primbench.units import format_bytes, format_rate, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ def _picture(found: Sequence[Sweep], title: str, words: str) -> Element:
         plot.curve(_curve(sweep), look)
         for size, time_s in sweep.points:
             rate = _rate(sweep, size, time_s)
-            tip = f"{format_bytes(size)}: {shown_rate(rate, 'B/s')}"
+            tip = f"{format_bytes(size)}: {format_rate(rate, 'B/s')}"
             plot.mark(size, rate, shape, look, tip=tip)
     return plot.svg
 
@@ -82,6 +82,6 @@ def _numbers(found: Sequence[Sweep]) -> Table:
         Column("size", [size for _, size, _ in rows], format_bytes),
         Column("time", [time_s for _, _, time_s in rows], format_time),
         Column("by the fit", by_line, format_time),
-        Column("bytes a second", [_rate(*row) for row in rows], lambda rate: shown_rate(rate, "B/s")),
+        Column("bytes a second", [_rate(*row) for row in rows], lambda rate: format_rate(rate, "B/s")),
     ]
     return Table("", columns)

@@ -141,10 +141,7 @@ def _drawn(found: Topology, words: str = "") -> Element:
     gpus = [(gpu, x) for column in columns for gpu, x in _gpu_columns(column)]
     header, notes, bars = summary(found), _notes(found), _bars(gpus)
     at = TopologyRows.of(len(header), columns, bars)
-    width, height = max(right, 4 * COLUMN) + MARGIN, at.bottom + (len(notes) + 1) * LINE + MARGIN
-    svg = canvas(width, height, CAPTION, words, MARGIN + TITLE - LINE if words else 0)
-    if not words:
-        add_text(svg, MARGIN, MARGIN + 14, CAPTION, size=16, weight="bold")
+    svg = _titled(max(right, 4 * COLUMN) + MARGIN, at.bottom + (len(notes) + 1) * LINE + MARGIN, words)
     add_lines(svg, MARGIN, MARGIN + TITLE, header)
     for label, members in groups:
         _draw_group(svg, label, members, found, top=at.top, node_height=at.node_height)
@@ -152,6 +149,14 @@ def _drawn(found: Topology, words: str = "") -> Element:
         _draw_gpu(svg, gpu, x, at.gpus, found)
     _draw_bars(svg, bars, at.bars)
     add_lines(svg, MARGIN, at.bottom + LINE, notes)
+    return svg
+
+
+def _titled(width: int, height: int, words: str) -> Element:
+    if words:
+        return canvas(width, height, CAPTION, words, MARGIN + TITLE - LINE)
+    svg = canvas(width, height, CAPTION)
+    add_text(svg, MARGIN, MARGIN + 14, CAPTION, size=16, weight="bold")
     return svg
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from primbench.cli.estimate import say_how_long, say_how_long_it_would_take
 from primbench.cli.progress import progress
 from primbench.measurement import Measurement, Samples
-from primbench.report import terminal
+from primbench.report import layout
 from primbench.results.record import Record
 from primbench.spec.case import Case
 
@@ -24,7 +24,7 @@ CASE = Case(
 NAME = "pair 2, podman: gemm m=2 n=3 k=4 float32 on numpy cpu"
 SENTENCE = "podman runs nothing with numpy on cpu: [bold]:warning:\nno such file " + "or folder " * 20
 SAID = " ".join(("podman runs nothing with numpy on cpu: [bold]:warning: no such file " + "or folder " * 20).split())
-WRAPPED = terminal.wrapped(SAID, 80).splitlines()
+WRAPPED = layout.wrapped(SAID, 80).splitlines()
 
 
 def told(monkeypatch: pytest.MonkeyPatch, **how: bool) -> list[str]:

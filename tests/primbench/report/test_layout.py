@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primbench.compare.pairs import compare
-from primbench.report import comparison, layout, table, terminal, text
+from primbench.report import comparison, layout, table, text
 from primbench.report.document import typed
 from primbench.results import file as results_file
 
@@ -35,7 +35,7 @@ def test_recorded_studies_fit_a_terminal(path: Path, monkeypatch: pytest.MonkeyP
     found = compare(results)
     made = table.tables(results.latest(), results.workers)
     wide = [text.write(comparison.document(found)), *map(text.of_table, made)]
-    monkeypatch.setattr(terminal, "room", lambda: WIDTH)
+    monkeypatch.setattr(layout, "room", lambda: WIDTH)
     narrow = [text.write(comparison.document(found)), *map(text.of_table, made)]
     for one, fitted in zip(wide, narrow, strict=True):
         check(fitted.splitlines(), WIDTH)
@@ -61,7 +61,7 @@ def test_any_table_fits_and_keeps_its_words(rows: list[list[str]], most: int) ->
 
 def test_a_command_that_goes_on_in_the_next_line_can_be_pasted() -> None:
     command = ["primbench", "study", "--arm", "host", "--arm", "docker", "--primitive", "launch"]
-    first, second = terminal.wrapped("next:", 40, command).split("\n")
+    first, second = layout.wrapped("next:", 40, command).split("\n")
     assert "next: primbench study --arm host \\" == first
     assert "  --arm docker --primitive launch" == second
 
@@ -79,5 +79,5 @@ def test_what_all_rows_share_stands_above_them() -> None:
 
 @given(st.lists(st.text("a b'\"\\$", min_size=1, max_size=9), min_size=1), st.integers(20, 60))
 def test_no_word_of_a_command_is_in_two_lines(command: list[str], most: int) -> None:
-    pasted = terminal.wrapped("fix:", most, typed(command)).replace(" \\\n  ", " ")
+    pasted = layout.wrapped("fix:", most, typed(command)).replace(" \\\n  ", " ")
     assert ["fix:", *command] == shlex.split(pasted)

@@ -14,9 +14,8 @@ import pytest
 from primbench.doctor import place
 from primbench.environment import fingerprint
 from primbench.numa import scan
-from primbench.report import terminal
-from primbench.report.layout import grid
-from primbench.report.terminal import room, width
+from primbench.report import layout
+from primbench.report.layout import grid, room, width
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -92,7 +91,7 @@ def test_a_place_fits_80_columns_with_all_its_words(
     shown = []
     for columns in (80, 1000):
         monkeypatch.setenv("COLUMNS", str(columns))
-        monkeypatch.setattr(terminal, "room", lambda stream=None, columns=columns: columns)
+        monkeypatch.setattr(layout, "room", lambda stream=None, columns=columns: columns)
         shown.append(invoke(command).stdout)
     assert [] == [line for line in shown[0].splitlines() if len(line) > 80 and len(line.split()[-1]) < 60], (
         "no long path"
