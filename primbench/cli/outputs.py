@@ -19,7 +19,7 @@ from primbench.cli.as_typed import as_options, kernels_options
 from primbench.cli.echo import say
 from primbench.cli.options import Resumable
 from primbench.errors import FileError, InvalidRequest
-from primbench.report import chosen, formats, over_time, table, text
+from primbench.report import chosen, export, formats, over_time, table, text
 from primbench.report.columns import WIDEST
 from primbench.report.document import Document, Section
 from primbench.report.explained import step_totals
@@ -163,7 +163,7 @@ def report(
         made = chosen.with_columns(made, columns)
     parts = [*made, *step_totals(records), *drawn]
     printed = Document("", None, lambda: [Section("", parts)])
-    publish(table.document(results, unit, yardsticks), exports.files, printed)
+    publish(export.document(results, unit, yardsticks), exports.files, printed)
 
 
 def _as_asked(records: Sequence[Record]) -> list[Record]:

@@ -18,7 +18,7 @@ from primbench.cli.outputs import check_outputs, publish, report, say_unknown
 from primbench.cli.places import as_one, read_places
 from primbench.cli.request import RequestCommand, argument, dataclass, option, part, typed
 from primbench.errors import InvalidRequest
-from primbench.report import chosen, steps, table, text
+from primbench.report import chosen, export, steps, text
 from primbench.report.table import MOST_ROWS
 from primbench.results import file as results_file
 from primbench.system.jsonlines import first_kind
@@ -76,7 +76,7 @@ def _show_records(file: str, asked: ShowFile) -> None:
     records = chosen.kept(results.records, asked.only) if asked.only else results.records
     found = replace(results, records=records)
     if asked.steps:
-        publish(table.document(found), asked.exports.files, steps.document(records))
+        publish(export.document(found), asked.exports.files, steps.document(records))
     else:
         report(found, asked.shown, asked.exports, sort=asked.sort, columns=asked.columns or (), curves=True)
 

@@ -1,4 +1,4 @@
-"""Records for people and other programs: a table a primitive, columns that say something, times with a unit each."""
+"""The table of records: one block a primitive, columns that say something, times with a unit in every cell."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from primbench.devices import Device
-from primbench.report.columns import Noise, columns_of, figures_beside
-from primbench.report.document import Check, Column, Document, Note, Section, Table
-from primbench.report.explained import step_totals
+from primbench.report.columns import Noise, columns_of
+from primbench.report.document import Column, Note, Table
 from primbench.report.layout import ROW
 from primbench.report.line import line_notes
 from primbench.results.cpu_speed import SLOWED, speed
 from primbench.results.disturbances import ORDINARY_REASONS
 from primbench.results.metrics import COLUMNS
 from primbench.results.record import Record, Worker, model_of, thread_lacks
-from primbench.results.summary import flat
-from primbench.spec.naming import name_of
 from primbench.system.files import format_cpu_list
 from primbench.units import TimeUnit, format_percent
 
@@ -25,51 +22,12 @@ if TYPE_CHECKING:
 
     from primbench.baselines.yardstick import Yardstick
     from primbench.measurement import Measurement
-    from primbench.report.document import State
     from primbench.results.disturbances import Disturbance
-    from primbench.results.file import Results
     from primbench.spec.case import Case
 
 MOST_ROWS = 1000  # of a table; data files have all
 MOST_DISTURBANCES = 5  # a line each, below the table
 SLOWED_FRACTION = 0.25  # share of samples from which on their median moves
-STATES: dict[str, State] = {"ok": "passed", "failed": "failed", "skipped": "open"}
-
-
-def document(results: Results, time_unit: TimeUnit | None = None, yardsticks: Sequence[Yardstick] = ()) -> Document:
-    """The whole of a results file: a row a record, whose times are in seconds whatever the table shows.
-
-    arm: of a study; empty outside of studies.
-    """
-    records = results.records
-
-    def pictures() -> Document:
-        from primbench.report import measured  # which a table need not wait for
-
-        return measured.page(results, yardsticks)
-
-    return Document(
-        title="records",
-        answer=None,
-        sections=lambda: [
-            Section("", [*tables(records, results.workers, time_unit, yardsticks), *step_totals(records)])
-        ],
-        rows=lambda: [flat(record) | figures_beside(record, yardsticks) for record in records],
-        checks=lambda: list(map(_checked, records)),
-        value=results,
-        page=pictures,
-    )
-
-
-def _checked(record: Record) -> Check:
-    """Of several processes and arms each is told apart, as a test's name is to be its own."""
-    case = record.case
-    return Check(
-        group=f"{case.primitive} in {case.arm}" if case.arm else case.primitive,
-        name=f"{name_of(case)}, process {case.process}" if case.process else name_of(case),
-        state=STATES[record.status],
-        words=record.reason or "",
-    )
 
 
 def tables(

@@ -32,7 +32,7 @@ from primbench.doctor.table import examine
 from primbench.environment.difference import difference
 from primbench.errors import InvalidRequest, PrimbenchError
 from primbench.report import comparison as compared
-from primbench.report import doctor, table, text
+from primbench.report import doctor, export, table, text
 from primbench.report import environment as places
 from primbench.report.formats import known
 from primbench.results import file as results_file
@@ -224,7 +224,7 @@ def use(results: Results) -> None:
     shown = [text.of_table(block) for block in table.tables(results.latest(), results.workers)]
     assert shown or not results.records
     for each in known().values():
-        each.write(table.document(results, "us"))
+        each.write(export.document(results, "us"))
     found = pairs.compare(results)
     text.write(compared.document(found))
     for each in known().values():

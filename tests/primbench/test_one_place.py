@@ -146,7 +146,7 @@ from primbench.environment import fingerprint
 from primbench.compare.pairs import compare
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Samples
-from primbench.report import comparison, table, text
+from primbench.report import comparison, export, table, text
 from primbench.report.formats import known
 from primbench.results.file import Results
 from primbench.results.record import Header, Record
@@ -171,7 +171,7 @@ held = Results(header=head, workers=[], records=records)
 found = compare(held)
 json.dump({
     "columns": table.tables(records)[0].headings,
-    "export": known()["csv"].write(table.document(held)).splitlines()[0].split(","),
+    "export": known()["csv"].write(export.document(held)).splitlines()[0].split(","),
     "metrics": [each.metric for each in found.estimates], "verdict": found.cases[0].verdict,
     "decided_by": found.cases[0].decided_by, "parts": found.cases[0].explanation.parts,
     "text": text.write(comparison.document(found)),

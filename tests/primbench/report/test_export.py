@@ -16,8 +16,8 @@ from primbench.environment import fingerprint
 from primbench.kernels.gemm import Gemm
 from primbench.measurement import Measurement, Samples
 from primbench.registry import build
+from primbench.report.export import document
 from primbench.report.formats import known
-from primbench.report.table import document
 from primbench.results.disturbances import Disturbance
 from primbench.results.file import Results
 from primbench.results.record import Header, Record, Worker
