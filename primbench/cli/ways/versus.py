@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from primbench.cli.completing import complete_arm
 from primbench.cli.option_types import WholeNumber, parsed
 from primbench.cli.options import MOST_PROCESSES, arm_in_words, fail_above
@@ -32,6 +30,8 @@ def versus_in_words(text: str) -> Arm:
 
     FILE.py::FUNCTION alone is another one to `primbench time`.
     """
+    from msgspec.structs import replace  # which --help does without
+
     from primbench.spec.settings import FIELDS, PLACEMENT, each_of, split_words
     from primbench.spec.settings.machines import CASE
 
@@ -96,6 +96,8 @@ def _with_name_of_here(study: Study) -> Study:
 
     Raises InvalidRequest where nothing is.
     """
+    from msgspec.structs import replace
+
     here, *others = study.arms
     if any(replace(arm, name=here.name, case={}) != here for arm in others):
         return study
