@@ -70,7 +70,7 @@ class Backend(Protocol):
         """Versions of the framework and of the libraries it computes with."""
 
 
-class CudaBackend(Backend, Protocol):
+class GpuBackend(Backend, Protocol):
     """A backend on an NVIDIA GPU. All its work goes to ``stream_handle``, a non-blocking stream of its own.
 
     second_context: of its GPU, which timers visit and close() closes.

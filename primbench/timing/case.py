@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from primbench.backends import Backend, CudaBackend, best_available
+from primbench.backends import Backend, GpuBackend, best_available
 from primbench.distributed.group import ALONE, Group
 from primbench.measurement import Measurement, Samples
 from primbench.problem import Problem, Step, checked_problem, description_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from primbench.measurement.over_time import OverTime
     from primbench.measurement.readings import HostReading
     from primbench.problem import Array
-    from primbench.timing.cuda import CudaTimer
+    from primbench.timing.gpu import GpuTimer
     from primbench.timing.sampling import StoppingRule
     from primbench.timing.turns import InTurn
 
@@ -226,23 +226,23 @@ def _counting(method: Method) -> Callable[..., HostReading | None]:
 def make_second_context(backend: Backend, method: Method) -> None:
     """Of a GPU, where a timer will visit it, and before memory is asked for: else the first case would find more."""
     if backend.device.is_gpu and not method.dry_run:
-        cast("CudaBackend", backend).second_context.visit()
+        cast("GpuBackend", backend).second_context.visit()
 
 
 def timer_on(
     backend: Backend, calls: CallLoop, method: Method, pace: Pace, copies: Sequence[Step]
-) -> CpuTimer | CudaTimer | None:
+) -> CpuTimer | GpuTimer | None:
     """None where nothing is to be timed. copies: of the step on other memory, for a GPU's own time."""
     if method.dry_run:
         return None
     if not backend.device.is_gpu:
         return CpuTimer(calls, method, pace)
-    from primbench.timing.cuda import CudaTimer
+    from primbench.timing.gpu import GpuTimer
 
-    return CudaTimer(cast("CudaBackend", backend), calls, method, pace, copies=[CallLoop([each]) for each in copies])
+    return GpuTimer(cast("GpuBackend", backend), calls, method, pace, copies=[CallLoop([each]) for each in copies])
 
 
-def timed_by(timer: CpuTimer | CudaTimer, problem: Problem, step: Step, method: Method, pace: Pace) -> Measurement:
+def timed_by(timer: CpuTimer | GpuTimer, problem: Problem, step: Step, method: Method, pace: Pace) -> Measurement:
     """The times of every call, and what the step itself takes or tells: others, counts, refused_calls, data, learnt."""
     timed = timer.measure(rules_of(problem, method))
     described = description_of(step)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from primbench.errors import UnsupportedCase
-from primbench.gpu.nvidia import driver
-from primbench.gpu.nvidia.blocker import HELD_S, Blocker
+from primbench.gpu import vendor_of
 from primbench.timing.sampling import MIN_SAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from primbench.backends import CudaBackend, Graph
+    from primbench.backends import GpuBackend, Graph
+    from primbench.gpu import StreamBlocker
     from primbench.timing.calls import CallLoop
     from primbench.timing.sampling import Pace, Take
 
@@ -56,7 +56,7 @@ class DeviceSampler:
 
 
 def device_sampler(
-    backend: CudaBackend, copies: Sequence[CallLoop], call_s: float, pace: Pace, missing: dict[str, str]
+    backend: GpuBackend, copies: Sequence[CallLoop], call_s: float, pace: Pace, missing: dict[str, str]
 ) -> DeviceSampler | None:
     """A graph, or a blocking kernel where one is not wanted or refused; None where neither will do.
 
@@ -78,13 +78,12 @@ def device_sampler(
         ahead = _graph_calls(LEAD_S, call_s, 1)
         leads = graphs if ahead >= count or not copied else _captured_all(backend, copies[: len(graphs)], ahead, pace)
     except Exception as refusal:  # each framework has its own error for "not while capturing"
-        driver.synchronize(backend.stream_handle)
+        vendor_of(backend.device).synchronize(backend.stream_handle)
         return _without_graph(backend, calls, call_s, pace, missing, why=f"{type(refusal).__name__}: {refusal}"[:300])
-    stream = backend.stream_handle
     if copied:
-        take = _rotated([*zip(leads, graphs, strict=True)], stream, count, pace)
+        take = _rotated([*zip(leads, graphs, strict=True)], backend, count, pace)
     else:
-        take = chained(graph.launch, stream, count, ROUND_S, pace, sample_s=count * call_s)
+        take = chained(graph.launch, backend, count, ROUND_S, pace, sample_s=count * call_s)
     nodes, longest_path, unknown = pace.slowest(
         [graph.nodes / count, (graph.longest_path or 0) / count, float(graph.longest_path is None)]
     )
@@ -101,20 +100,20 @@ def device_sampler(
 
 
 def _without_graph(
-    backend: CudaBackend, calls: CallLoop, call_s: float, pace: Pace, missing: dict[str, str], *, why: str
+    backend: GpuBackend, calls: CallLoop, call_s: float, pace: Pace, missing: dict[str, str], *, why: str
 ) -> DeviceSampler | None:
     missing["nodes_per_call"] = f"not captured in a graph: {why}"
-    blocked = _blocked_sampler(backend.stream_handle, calls, call_s, pace)
+    blocked = _blocked_sampler(backend, calls, call_s, pace)
     if blocked is None:
         missing["device_s"] = "a call does not return while the stream is held: it waits for the GPU itself"
     return blocked
 
 
-def _graph(backend: CudaBackend, calls: CallLoop, stream_s: float, pace: Pace) -> tuple[Graph, int]:
+def _graph(backend: GpuBackend, calls: CallLoop, stream_s: float, pace: Pace) -> tuple[Graph, int]:
     """A graph of as many calls as fill a sample: another where launches had hidden how many, or where it branches."""
     count = _graph_calls(SAMPLE_S, stream_s, calls.sets)
     graph = _captured(backend, calls, count, pace)
-    take = chained(graph.launch, backend.stream_handle, count, 0.0, pace, sample_s=count * stream_s)
+    take = chained(graph.launch, backend, count, 0.0, pace, sample_s=count * stream_s)
     (least_s,) = take()
     if least_s * count < ROUND_S:  # else what a first launch costs is lost in it
         (least_s,) = take()
@@ -123,11 +122,11 @@ def _graph(backend: CudaBackend, calls: CallLoop, stream_s: float, pace: Pace) -
     return (graph, count) if count == needed else (_captured(backend, calls, needed, pace), needed)
 
 
-def _captured_all(backend: CudaBackend, copies: Sequence[CallLoop], count: int, pace: Pace) -> list[Graph]:
+def _captured_all(backend: GpuBackend, copies: Sequence[CallLoop], count: int, pace: Pace) -> list[Graph]:
     return [_captured(backend, each, count, pace) for each in copies]
 
 
-def _captured(backend: CudaBackend, calls: CallLoop, count: int, pace: Pace) -> Graph:
+def _captured(backend: GpuBackend, calls: CallLoop, count: int, pace: Pace) -> Graph:
     """Raises where the framework refuses, in every process where it does so in one."""
     try:
         graph = backend.capture(lambda: calls(count))
@@ -149,21 +148,22 @@ def _graph_calls(sample_s: float, call_s: float, sets: int) -> int:
     return sets * max(1, min(MAX_GRAPH_CALLS // sets, 1 << (rounds - 1).bit_length()))
 
 
-def _blocked_sampler(stream: int, calls: CallLoop, call_s: float, pace: Pace) -> DeviceSampler | None:
+def _blocked_sampler(backend: GpuBackend, calls: CallLoop, call_s: float, pace: Pace) -> DeviceSampler | None:
     """Samples of calls queued behind a kernel that holds the stream; None where the host cannot run ahead."""
-    trial = Blocker(stream, limit_s=min(HELD_S, max(TRIED_S, TRIED_CALLS * call_s)))
-    if _blocked_sample(trial, stream, calls, 1, pace) is None:
+    gpu, stream = vendor_of(backend.device), backend.stream_handle
+    trial = gpu.Blocker(stream, limit_s=min(gpu.HELD_S, max(TRIED_S, TRIED_CALLS * call_s)))
+    if _blocked_sample(trial, backend, calls, 1, pace) is None:
         return None
-    blocker = Blocker(stream)
+    blocker = gpu.Blocker(stream)
     count = min(MAX_QUEUED, max(MIN_QUEUED, math.ceil(SAMPLE_S / call_s)))
-    while _blocked_sample(blocker, stream, calls, count, pace) is None:
+    while _blocked_sample(blocker, backend, calls, count, pace) is None:
         if count == 1:
             return None
         count = max(1, count // 4)  # the queue was full: a call makes more launches than one
 
     def take() -> list[float]:
         for _ in range(HELD_TRIES):
-            sample = _blocked_sample(blocker, stream, calls, count, pace)
+            sample = _blocked_sample(blocker, backend, calls, count, pace)
             if sample is not None:
                 return [sample]
         raise UnsupportedCase(f"the host could not queue {count} calls within the second that the stream was held")
@@ -171,21 +171,24 @@ def _blocked_sampler(stream: int, calls: CallLoop, call_s: float, pace: Pace) ->
     return DeviceSampler(take, lambda: calls(count), count, "blocking kernel", None, leads_in=False)
 
 
-def _blocked_sample(blocker: Blocker, stream: int, calls: CallLoop, count: int, pace: Pace) -> float | None:
+def _blocked_sample(
+    blocker: StreamBlocker, backend: GpuBackend, calls: CallLoop, count: int, pace: Pace
+) -> float | None:
     """Seconds a call; None where the stream was let go too early, and the time would hold launches."""
-    before, after = driver.Event(), driver.Event()
+    gpu, stream = vendor_of(backend.device), backend.stream_handle
+    before, after = gpu.Event(), gpu.Event()
     blocker.hold()
     before.record(stream)
     calls(count)
     after.record(stream)
     blocker.release()
-    driver.synchronize(stream)
+    gpu.synchronize(stream)
     early, sample_s = pace.slowest([float(blocker.timed_out), before.seconds_until(after) / count])
     return None if early else sample_s
 
 
 def chained(
-    enqueue: Callable[[], None], stream: int, count: int, round_s: float, pace: Pace, *, sample_s: float
+    enqueue: Callable[[], None], backend: GpuBackend, count: int, round_s: float, pace: Pace, *, sample_s: float
 ) -> Take:
     """Samples of ``enqueue``, which makes ``count`` calls, one behind the other with an event between each two.
 
@@ -193,7 +196,8 @@ def chained(
     ``round_s``, long enough that clocks do not recover in between. round_s: 0 is one sample. sample_s: about what the
     first will take, as later ones are known by those before.
     """
-    events = [driver.Event() for _ in range(1 + max(1, int(_round_samples(sample_s, round_s, pace))))]
+    gpu, stream = vendor_of(backend.device), backend.stream_handle
+    events = [gpu.Event() for _ in range(1 + max(1, int(_round_samples(sample_s, round_s, pace))))]
 
     def take() -> list[float]:
         enqueue()
@@ -201,10 +205,10 @@ def chained(
             event.record(stream)
             if event is not events[-1]:
                 enqueue()
-        driver.synchronize(stream)
+        gpu.synchronize(stream)
         samples = pace.slowest([before.seconds_until(after) / count for before, after in itertools.pairwise(events)])
         while len(events) <= _round_samples(samples[-1] * count, round_s, pace):
-            events.append(driver.Event())
+            events.append(gpu.Event())
         return samples
 
     return take
@@ -218,9 +222,10 @@ def _round_samples(sample_s: float, round_s: float, pace: Pace) -> float:
     return min(MAX_ROUND_SAMPLES, fitting)
 
 
-def _rotated(graphs: Sequence[tuple[Graph, Graph]], stream: int, count: int, pace: Pace) -> Take:
+def _rotated(graphs: Sequence[tuple[Graph, Graph]], backend: GpuBackend, count: int, pace: Pace) -> Take:
     """A sample of each: of its second, which makes ``count`` calls, behind its first, which goes for the cache."""
-    events = [(driver.Event(), driver.Event()) for _ in graphs]
+    gpu, stream = vendor_of(backend.device), backend.stream_handle
+    events = [(gpu.Event(), gpu.Event()) for _ in graphs]
 
     def take() -> list[float]:
         graphs[-1][1].launch()  # while which the host gets ahead
@@ -229,21 +234,22 @@ def _rotated(graphs: Sequence[tuple[Graph, Graph]], stream: int, count: int, pac
             before.record(stream)
             graph.launch()
             after.record(stream)
-        driver.synchronize(stream)
+        gpu.synchronize(stream)
         return pace.slowest([before.seconds_until(after) / count for before, after in events])
 
     return take
 
 
-def event_pair(calls: CallLoop, stream: int, count: int, *, ahead: int = 1) -> float:
+def event_pair(calls: CallLoop, backend: GpuBackend, count: int, *, ahead: int = 1) -> float:
     """Seconds a call by two events around ``count`` calls, with ``ahead`` calls queued ahead of the first event.
 
     These keep the stream from waiting for the host after the first event has been reached.
     """
-    before, after = driver.Event(), driver.Event()
+    gpu, stream = vendor_of(backend.device), backend.stream_handle
+    before, after = gpu.Event(), gpu.Event()
     calls(ahead)
     before.record(stream)
     calls(count)
     after.record(stream)
-    driver.synchronize(stream)
+    gpu.synchronize(stream)
     return before.seconds_until(after) / count

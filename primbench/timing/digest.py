@@ -26,7 +26,7 @@ from primbench.timing.verify import is_host_array, on_host
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from primbench.backends import Backend, CudaBackend
+    from primbench.backends import Backend, GpuBackend
     from primbench.problem import Array
 
 _SMALL_BYTES = 2**16  # of which copying and keeping some costs less than summing them up again
@@ -42,8 +42,8 @@ def digest_of(backend: Backend, output: Any) -> str:
 
 def of_device(backend: Backend, array: Any) -> str | None:
     """The digest of an array of a GPU's backend, made there; None of one that does not lie there as C has it."""
-    extent = cast("CudaBackend", backend).extent(array)
-    found = on_gpu.sums(*extent, cast("CudaBackend", backend).stream_handle) if extent else None
+    extent = cast("GpuBackend", backend).extent(array)
+    found = on_gpu.sums(*extent, cast("GpuBackend", backend).stream_handle) if extent else None
     return None if found is None else _text(array, found)
 
 

@@ -35,10 +35,10 @@ def check_memory(backend: Backend, problem: Problem, sets: int = 1) -> None:
     if not backend.device.is_gpu:
         check((sets + 1) * problem.memory_bytes(), memory.available_memory_bytes, "this host")
         return
-    from primbench.gpu.nvidia import driver
+    from primbench.gpu import vendor_of
 
     check(problem.memory_bytes(), memory.available_memory_bytes, "this host")
-    check(sets * problem.memory_bytes(), driver.free_memory_bytes, str(backend.device))
+    check(sets * problem.memory_bytes(), vendor_of(backend.device).free_memory_bytes, str(backend.device))
 
 
 def check_affordable(backend: Backend, problem: Problem, method: Method, clock: Clock, setup: Setup) -> None:

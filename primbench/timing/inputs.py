@@ -155,6 +155,6 @@ def last_level_cache_bytes(backend: Backend) -> int:
     """Size of the cache nearest to memory: a GPU's L2, or those of the CPUs that this process may use, together."""
     if not backend.device.is_gpu:
         return memory.last_level_cache_bytes()
-    from primbench.gpu.nvidia import driver
+    from primbench.gpu import vendor_of
 
-    return driver.l2_cache_bytes()
+    return vendor_of(backend.device).l2_cache_bytes()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from primbench import Method, measure
-from primbench.backends import Backend, CudaBackend, missing, open_backend
+from primbench.backends import Backend, GpuBackend, missing, open_backend
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import UnsupportedCase
 from primbench.gpu.nvidia import driver
@@ -25,15 +25,15 @@ QUICK = Method(min_time_s=0.005, max_time_s=0.05)
 
 
 @pytest.fixture(scope="module", params=["torch", "cupy", "numba"])
-def backend(request: pytest.FixtureRequest) -> Iterator[CudaBackend]:
+def backend(request: pytest.FixtureRequest) -> Iterator[GpuBackend]:
     if (reason := missing(request.param)) is not None:
         pytest.skip(reason)
-    opened = cast("CudaBackend", open_backend(request.param, "cuda:0"))
+    opened = cast("GpuBackend", open_backend(request.param, "cuda:0"))
     yield opened
     opened.close()
 
 
-def test_a_visit_to_a_second_context_leaves_the_frameworks_own_current(backend: CudaBackend) -> None:
+def test_a_visit_to_a_second_context_leaves_the_frameworks_own_current(backend: GpuBackend) -> None:
     host, free_bytes = np.arange(100, dtype=np.float32), driver.free_memory_bytes()
     backend.second_context.visit()
     held_bytes = free_bytes - driver.free_memory_bytes()
@@ -50,7 +50,7 @@ def test_kernels_of_two_streams_stand_beside_each_other_in_a_graph() -> None:
         pytest.skip(reason)
     import torch
 
-    opened, array = cast("CudaBackend", open_backend("torch", "cuda:0")), torch.zeros(4, device="cuda:0")
+    opened, array = cast("GpuBackend", open_backend("torch", "cuda:0")), torch.zeros(4, device="cuda:0")
     main, side = torch.cuda.current_stream(), torch.cuda.Stream()
 
     def forked() -> None:

@@ -1,4 +1,4 @@
-"""The times of a case on an NVIDIA GPU: enqueue, wall, stream and device, each by the means that isolates it."""
+"""The times of a case on a GPU: enqueue, wall, stream and device, each by the means that isolates it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from primbench.gpu.nvidia import counters, driver
+from primbench.gpu import vendor_of
 from primbench.measurement import Measurement, Samples
 from primbench.measurement.readings import GpuReading
 from primbench.timing.device import MAX_QUEUED, DeviceSampler, chained, device_sampler, event_pair
@@ -27,8 +27,9 @@ from primbench.timing.sampling import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from primbench.backends import CudaBackend
+    from primbench.backends import GpuBackend
     from primbench.devices import Device
+    from primbench.gpu import GpuEvent
     from primbench.spec.method import Method
     from primbench.timing.calls import CallLoop
     from primbench.timing.sampling import Take
@@ -46,7 +47,7 @@ CHUNK_S, CHUNKS = 5e-3, 8  # of warm-up, queued at once, and how many at least: 
 ENERGY_S = 1.0  # the counter moves on every 0.1 s
 
 
-class CudaTimer:
+class GpuTimer:
     """Of a case whose kernels have all run before.
 
     device_s is sampled first, after a warm-up in which clocks and power settle, and stream_s right behind it: a large
@@ -54,13 +55,14 @@ class CudaTimer:
     """
 
     def __init__(
-        self, backend: CudaBackend, calls: CallLoop, method: Method, pace: Pace, *, copies: Sequence[CallLoop] = ()
+        self, backend: GpuBackend, calls: CallLoop, method: Method, pace: Pace, *, copies: Sequence[CallLoop] = ()
     ) -> None:
         """copies: the same calls on other memory; where graphs can be made, device_s is sampled on all of them."""
         self._backend, self._calls, self._method, self._pace = backend, calls, method, pace
-        self._before = counters.start(backend.device)
+        self._gpu = vendor_of(backend.device)
+        self._before = self._gpu.start(backend.device)
         self._missing = {"batch_s": "on a GPU stream_s is the period of back-to-back calls"}
-        self._rough_s = _rough_time_s(calls, backend.stream_handle, pace)
+        self._rough_s = _rough_time_s(calls, backend, pace)
         self._drift: float | None = None
         self._device = device_sampler(backend, [calls, *copies], self._rough_s, pace, self._missing)
 
@@ -97,10 +99,10 @@ class CudaTimer:
         stream, pace = self._backend.stream_handle, self._pace
         several = max(1, math.ceil(sample_s / (self._rough_s * device.calls_per_sample)))
 
-        def end_of(chunks: int) -> driver.Event:
+        def end_of(chunks: int) -> GpuEvent:
             for _ in range(chunks * several):
                 device.enqueue()
-            event = driver.Event(sleeps=True)
+            event = self._gpu.Event(sleeps=True)
             event.record(stream)
             return event
 
@@ -120,7 +122,7 @@ class CudaTimer:
         if why_not := backend.second_context.visit():
             self._missing["second_context"] = f"{why_not}: kernels of graphs may follow on later than they need to"
         device_s, gpu = _device(backend, device, self._method, pace) if device else (None, GpuReading())
-        stream_s = _stream(calls, backend.stream_handle, self._rough_s, rule_of("stream_s"), pace)
+        stream_s = _stream(calls, backend, self._rough_s, rule_of("stream_s"), pace)
         wall_s, single_s = _round_trip(backend, calls, self._rough_s, rule_of("wall_s"), pace)
         timed = Measurement(
             places=device.places if device else 1,
@@ -128,7 +130,7 @@ class CudaTimer:
             wall_s=wall_s,
             stream_s=stream_s,
             device_s=device_s,
-            gpu=counters.since(self._before, gpu),
+            gpu=self._gpu.since(self._before, gpu),
             missing=self._missing,
         )
         if calls.launches_nothing:
@@ -151,7 +153,7 @@ class CudaTimer:
         )
 
 
-def _device(backend: CudaBackend, sampler: DeviceSampler, method: Method, pace: Pace) -> tuple[Samples, GpuReading]:
+def _device(backend: GpuBackend, sampler: DeviceSampler, method: Method, pace: Pace) -> tuple[Samples, GpuReading]:
     """device_s, with the energy it took and the clocks it ran at."""
     (before_j, reason), start = _energy_j(backend.device, method, pace), pace.clock()
     device_s = collect(
@@ -176,13 +178,13 @@ def _energy_j(device: Device, method: Method, pace: Pace) -> tuple[float | None,
         return None, "the board counts the energy of all processes that took turns"
     if method.min_time_s < ENERGY_S:
         return None, f"the board's counter moves on every 0.1 s: sample for {ENERGY_S:g} s or longer (--min-time)"
-    return counters.energy_j(device)
+    return vendor_of(device).energy_j(device)
 
 
-def _stream(calls: CallLoop, stream: int, call_s: float, rule: StoppingRule, pace: Pace) -> Samples:
+def _stream(calls: CallLoop, backend: GpuBackend, call_s: float, rule: StoppingRule, pace: Pace) -> Samples:
     """The period of back-to-back calls, launched as they come."""
     count = math.ceil(BATCH_S / call_s)
-    take = chained(lambda: calls(count), stream, count, STREAM_ROUND_S, pace, sample_s=count * call_s)
+    take = chained(lambda: calls(count), backend, count, STREAM_ROUND_S, pace, sample_s=count * call_s)
     if call_s < LONG_S:
         take()
     return collect(
@@ -190,10 +192,10 @@ def _stream(calls: CallLoop, stream: int, call_s: float, rule: StoppingRule, pac
     )
 
 
-def _rough_time_s(calls: CallLoop, stream: int, pace: Pace) -> float:
-    (call_s,) = pace.slowest([event_pair(calls, stream, 1, ahead=0)])
+def _rough_time_s(calls: CallLoop, backend: GpuBackend, pace: Pace) -> float:
+    (call_s,) = pace.slowest([event_pair(calls, backend, 1, ahead=0)])
     if call_s < LONG_S:  # else what the first launch took is lost in it
-        (call_s,) = pace.slowest([event_pair(calls, stream, 3)])
+        (call_s,) = pace.slowest([event_pair(calls, backend, 3)])
     return max(call_s, 1e-7)
 
 
@@ -202,7 +204,7 @@ def _queueable(call_s: float, *, nodes: float | None) -> int:
     return max(1, int(min(ENQUEUE_CALLS, MAX_QUEUED / max(1.0, nodes or 8.0), ENQUEUE_S / call_s)))
 
 
-def _enqueue(backend: CudaBackend, calls: CallLoop, count: int, rule: StoppingRule, pace: Pace) -> Samples:
+def _enqueue(backend: GpuBackend, calls: CallLoop, count: int, rule: StoppingRule, pace: Pace) -> Samples:
     """Host time of ``count`` calls, each batch starting from an idle stream.
 
     On one set of inputs: which of them lie in the GPU's cache makes no difference to a launch, to go round a thousand
@@ -219,7 +221,7 @@ def _enqueue(backend: CudaBackend, calls: CallLoop, count: int, rule: StoppingRu
 
 
 def _round_trip(
-    backend: CudaBackend, calls: CallLoop, call_s: float, rule: StoppingRule, pace: Pace
+    backend: GpuBackend, calls: CallLoop, call_s: float, rule: StoppingRule, pace: Pace
 ) -> tuple[Samples, Samples]:
     """One call and a wait, from an idle stream, and within it the time until the call returned."""
     singles: list[float] = []
@@ -257,10 +259,11 @@ def _round_trip(
     return wall_s, single_s
 
 
-def _load(backend: CudaBackend, sampler: DeviceSampler, call_s: float) -> GpuReading:
+def _load(backend: GpuBackend, sampler: DeviceSampler, call_s: float) -> GpuReading:
     """Clocks, power and what holds them back, read while the case's own calls run."""
     for _ in range(max(1, math.ceil(LOAD_S / (call_s * sampler.calls_per_sample)))):
         sampler.enqueue()
-    load = counters.read_load(backend.device)
-    driver.synchronize(backend.stream_handle)
+    gpu = vendor_of(backend.device)
+    load = gpu.read_load(backend.device)
+    gpu.synchronize(backend.stream_handle)
     return load

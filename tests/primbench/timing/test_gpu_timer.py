@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from primbench.devices import nth_gpu
-from primbench.gpu.nvidia import counters
+from primbench.gpu.nvidia import timing as nvidia
 from primbench.measurement import Samples
 from primbench.measurement.readings import GpuReading
 from primbench.problem import described
 from primbench.spec.method import Method
-from primbench.timing import cuda, device
+from primbench.timing import device, gpu
 from primbench.timing.calls import CallLoop
 from primbench.timing.sampling import CLOCK, Pace, StoppingRule
 
@@ -22,7 +22,7 @@ from primbench.timing.sampling import CLOCK, Pace, StoppingRule
 class Uncapturable:
     """A backend whose library must not be captured here."""
 
-    stream_handle = 1
+    device, stream_handle = nth_gpu(0), 1
 
     def capture(self, enqueue: Callable[[], None]) -> Any:
         raise AssertionError("captured")
@@ -51,10 +51,10 @@ def test_the_gpu_changes_contexts_right_before_its_time_is_sampled(
             events.append(name)
             return returned
 
-        monkeypatch.setattr(cuda, name, called)
+        monkeypatch.setattr(gpu, name, called)
 
-    monkeypatch.setattr(counters, "start", lambda device: None)
-    monkeypatch.setattr(counters, "since", lambda before, reading: reading)
+    monkeypatch.setattr(nvidia, "start", lambda device: None)
+    monkeypatch.setattr(nvidia, "since", lambda before, reading: reading)
     stands_for("_rough_time_s", 1e-3)
     stands_for("device_sampler", SimpleNamespace(places=1, nodes_per_call=2.0, longest_path_per_call=1.0))
     stands_for("_device", (sampled, GpuReading()))
@@ -62,7 +62,7 @@ def test_the_gpu_changes_contexts_right_before_its_time_is_sampled(
     stands_for("_round_trip", (sampled, None))
     stands_for("_enqueue", sampled)
     backend: Any = SimpleNamespace(device=nth_gpu(0), stream_handle=1, second_context=Visited(events, refusal))
-    timer = cuda.CudaTimer(backend, CallLoop([lambda: None]), Method(), Pace(CLOCK))
+    timer = gpu.GpuTimer(backend, CallLoop([lambda: None]), Method(), Pace(CLOCK))
     found = timer.measure(lambda _: StoppingRule(0.1, 0.1, 0.1))
     assert ["visit", "_device"] == events[events.index("_device") - 1 : events.index("_device") + 1]
     assert 1 == events.count("visit")
@@ -80,7 +80,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(count)
         return 1e-6 if count <= 10 else None
 
-    monkeypatch.setattr(device, "Blocker", lambda stream, **limits: object())
+    monkeypatch.setattr(nvidia, "Blocker", lambda stream, **limits: object())
     monkeypatch.setattr(device, "_blocked_sample", sample)
     return counts
 
@@ -240,14 +240,14 @@ def test_a_round_of_long_calls_has_as_many_as_a_median_takes(
     ("call_s", "nodes", "expected"), [(1e-6, 1.0, 64), (1e-6, None, 50), (1e-6, 1000.0, 1), (1e-3, 1.0, 2), (1, 1.0, 1)]
 )
 def test_a_batch_of_enqueued_calls_finds_the_queue_with_room(call_s: float, nodes: float | None, expected: int) -> None:
-    assert expected == cuda._queueable(call_s, nodes=nodes)
+    assert expected == gpu._queueable(call_s, nodes=nodes)
 
 
 def test_energy_is_not_told_of_less_than_what_the_counter_can_tell() -> None:
-    energy_j, reason = cuda._energy_j(nth_gpu(0), Method(min_time_s=0.1), Pace(CLOCK))
+    energy_j, reason = gpu._energy_j(nth_gpu(0), Method(min_time_s=0.1), Pace(CLOCK))
     assert energy_j is None
     assert "every 0.1 s" in str(reason)
     assert "--min-time" in str(reason)
-    energy_j, reason = cuda._energy_j(nth_gpu(0), Method(min_time_s=1.0), WithOthers())
+    energy_j, reason = gpu._energy_j(nth_gpu(0), Method(min_time_s=1.0), WithOthers())
     assert energy_j is None
     assert "took turns" in str(reason)
