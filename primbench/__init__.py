@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         UnsupportedCase,
         VerificationError,
     )
+    from primbench.experiments.functions import time, versus
     from primbench.experiments.why.ask import why
     from primbench.measurement import Measurement, Samples
     from primbench.problem import Problem, kernel
@@ -43,6 +44,7 @@ _HOMES = {
         "BackendUnavailable", "FileError", "InvalidRequest", "OutputError", "PlacementError", "PrimbenchError",
         "UnsupportedCase", "VerificationError",
     ),
+    "experiments.functions": ("time", "versus"),
     "experiments.why.ask": ("why",),
     "measurement": ("Measurement", "Samples"),
     "problem": ("Problem", "kernel"),
@@ -59,7 +61,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "BackendUnavailable", "Case", "FileError", "InvalidRequest", "Measurement", "Method", "OutputError",
     "Placement", "PlacementError", "PrimbenchError", "Problem", "Record", "Results", "Samples", "UnsupportedCase",
-    "VerificationError", "__version__", "capture", "kernel", "load", "measure", "run", "setup", "why",
+    "VerificationError", "__version__", "capture", "kernel", "load", "measure", "run", "setup", "time", "versus", "why",
 ]  # fmt: skip
 
 

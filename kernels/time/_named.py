@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import functools
 import os
-import random
 import sys
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import InvalidField, UnsupportedCase
 from primbench.registry.sources import import_file
+from primbench.timing.function import on_host, with_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from primbench.problem import Array
-
-EXACT = 1e-300
-"""Of the largest element: a share that no two that differ are within."""
 
 NONE = "none"
 """In place of arguments."""
@@ -78,39 +75,7 @@ def call_of(function: str, setup: str, arguments: str) -> Callable[[], Any]:
     return with_inputs(called, functools.partial(loaded(setup), **named))
 
 
-def with_inputs(function: Callable[..., Any], setup: Callable[[], Any]) -> Callable[[], Any]:
-    """A call of a function with what its setup returns: a tuple of arguments, or one."""
-    random.seed(0)
-    if (numpy := sys.modules.get("numpy")) is not None:
-        numpy.random.seed(0)
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.manual_seed(0)
-    inputs = setup()
-    return functools.partial(function, *(inputs if isinstance(inputs, tuple) else (inputs,)))
-
-
 @functools.cache
 def expected_of(like: str, setup: str, arguments: str) -> Array:
     """What a function returns, on the host."""
     return on_host(call_of(like, setup, arguments)())
-
-
-def on_host(output: Any) -> Array:
-    """An array of NumPy, torch or CuPy, or all elements of several in float32, as Outputs has them.
-
-    Raises UnsupportedCase for what is none of these.
-    """
-    import numpy as np
-
-    if isinstance(output, tuple | list):
-        return np.concatenate([on_host(each).reshape(-1).astype(np.float32) for each in output])
-    if hasattr(output, "detach"):
-        output = output.detach()
-        wide = output.float() if output.dtype.itemsize < 4 and output.dtype.is_floating_point else output
-        found: Array = wide.cpu().numpy()
-        return found
-    if hasattr(output, "get") and hasattr(output, "dtype"):
-        output = output.get()
-    if isinstance(output, np.ndarray):
-        return output
-    raise UnsupportedCase(f"{output!r:.60}: what is compared is an array, or a tuple of arrays")

@@ -8,16 +8,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import InvalidField
-from primbench.kernels.time._named import EXACT, NONE, expected_of, split, values_of
+from primbench.kernels.time._named import NONE, expected_of, split, values_of
 from primbench.problem import Problem, Reference, named, option
+from primbench.timing.function import reference_of
 
 if TYPE_CHECKING:
     import numpy as np
 
     from primbench.problem import Array
-
-# Of the largest element, as torch.testing.assert_close and KernelBench have it, rounded up.
-TOLERANCES = MappingProxyType({"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2})
 
 
 @dataclass(frozen=True)
@@ -64,14 +62,8 @@ class Function(Problem, name="time"):
         return None if self.like else "no function is named whose output it has to equal (--like FILE.py::FUNCTION)"
 
     def reference(self, rng: np.random.Generator, *inputs: Any) -> Reference:
-        """What the other function returns, of the largest element's size."""
-        import numpy as np
-
-        found = expected_of(self.like, self.setup, self.arguments)
-        expected = found.astype(np.float64)
-        share = TOLERANCES.get(found.dtype.name, EXACT)
-        largest = float(np.abs(expected).max(initial=0.0)) or 1.0
-        return Reference(index=..., expected=expected, scale=np.full(expected.shape, largest * share))
+        """What the other function returns."""
+        return reference_of(expected_of(self.like, self.setup, self.arguments))
 
     def tolerance(self) -> float:
         """That of its type is in the scale."""

@@ -64,6 +64,7 @@ class TorchCpu:
         return self._torch.from_numpy(host).view(dtype).to(str(self.device), copy=True)
 
     def get(self, array: Any) -> Array:
+        array = array.detach()  # of a user's function, which may record for gradients
         name = str(array.dtype).removeprefix("torch.")
         host: Array
         if name == "bfloat16" or name.startswith("float8"):

@@ -225,6 +225,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         words = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()) or "nothing compared"
         return f"Comparison({', '.join(arm.name for arm in self.all_arms)} against {self.baseline}: {words})"
 
+    def to_json(self) -> str:
+        """All of it, as a text."""
+        return msgspec.json.encode(self).decode()
+
     def _repr_html_(self) -> str:
         """For notebooks: a row a verdict."""
         rows = [

@@ -33,9 +33,9 @@ class Alone:
         inputs: tuple[Array, ...] = (),
         known: KnownOfCase = NOTHING_KNOWN,
         *,
-        kernel: str = "",
+        kernel: str | Setup = "",
     ) -> None:
-        """inputs: () where they are still to be made. known: of the check. kernel: by its name."""
+        """inputs: () where they are still to be made. known: of the check. kernel: by its name, or itself."""
         import numpy as np
 
         self._backend, self._problem, self._method = backend, problem, method
@@ -61,7 +61,9 @@ class Alone:
             phases.end("estimate")
 
     def _setup(self) -> Setup:
-        return setup_of(self._problem.primitive, self._backend.name, self._kernel)
+        if isinstance(self._kernel, str):
+            return setup_of(self._problem.primitive, self._backend.name, self._kernel)
+        return self._kernel
 
     def inputs(self) -> tuple[Array, ...]:
         import numpy as np

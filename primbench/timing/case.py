@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from primbench.measurement.over_time import OverTime
     from primbench.measurement.readings import HostReading
-    from primbench.problem import Array
+    from primbench.problem import Array, Setup
     from primbench.timing.gpu import GpuTimer
     from primbench.timing.sampling import StoppingRule
     from primbench.timing.turns import InTurn
@@ -110,11 +110,11 @@ def measure_on(
     inputs: tuple[Array, ...] = (),
     known: KnownOfCase = NOTHING_KNOWN,
     look: Callable[[], object] = lambda: None,
-    kernel: str = "",
+    kernel: str | Setup = "",
 ) -> Measurement:
     """Time one problem on an open backend. Raises as measure() does.
 
-    kernel: by its name among those that the backend has; "" is the usual one.
+    kernel: by its name among those that the backend has, "" is the usual one; of one process also itself.
 
     group: of the ranks of a collective, each of which calls this. Times are those of the slowest rank, pages those of
     this one.
@@ -129,7 +129,7 @@ def measure_on(
     problem = problem.on(backend.device)
     case: Alone | Together
     case = (
-        Together(backend, problem, method, group, kernel)
+        Together(backend, problem, method, group, str(kernel))
         if group.size > 1
         else Alone(backend, problem, method, inputs, known, kernel=kernel)
     )

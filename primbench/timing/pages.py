@@ -9,7 +9,7 @@ from primbench.numa import mempolicy, pages
 from primbench.numa.pages import HostExtent, Residency, extent_of
 from primbench.problem import description_of
 from primbench.system.files import attempt
-from primbench.timing.verify import on_host
+from primbench.timing.verify import is_host_array, on_host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,8 @@ def extents_of(backend: Backend, arrays: Sequence[Any]) -> list[HostExtent]:
     """
     if backend.device.is_gpu:
         return []
-    return [extent_of(on_host(backend, array)) for array in arrays if hasattr(array, "dtype")]
+    found = [on_host(backend, array) for array in arrays if hasattr(array, "dtype")]
+    return [extent_of(array) for array in found if is_host_array(array)]
 
 
 def _extent(array: Array, node: int | None) -> HostExtent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from primbench.workers.process import WorkerGone
 from primbench.workers.protocol import Go, Outcome, Sampled, Task, TurnOver
@@ -12,7 +12,13 @@ from primbench.workers.protocol import Go, Outcome, Sampled, Task, TurnOver
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from primbench.workers.process import WorkerProcess
+
+class TakesTurns(Protocol):
+    """A worker's process, or what is asked like one."""
+
+    def turn(self, word: Task | Go, timeout_s: float, active_s: float) -> TurnOver | Sampled | Outcome: ...
+    def outcome(self, timeout_s: float, active_s: float) -> Outcome: ...
+    def end(self) -> None: ...
 
 
 @dataclass
@@ -22,7 +28,7 @@ class _Turns:
     is_sampled: whether it takes no more of them.
     """
 
-    worker: WorkerProcess
+    worker: TakesTurns
     metrics: int = 0
     done: bool = False
     is_sampled: bool = False
@@ -56,7 +62,7 @@ class _Turns:
             self.outcome = answer
 
 
-def take_turns(workers: Sequence[tuple[WorkerProcess, Task]], timeout_s: float) -> list[tuple[Outcome, float]]:
+def take_turns(workers: Sequence[tuple[TakesTurns, Task]], timeout_s: float) -> list[tuple[Outcome, float]]:
     """What each worker makes of its task, which is in turn, and the seconds of its turns.
 
     Each begins alone, until it is about to sample. Then they sample in turn, in their order, until all have enough

@@ -1,0 +1,289 @@
+"""Functions of a script or a notebook, as they stand there: how long one takes, and which of several is faster."""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+import time as clock
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
+
+from primbench.backends import best_available
+from primbench.compare.pairs import compare
+from primbench.devices import CPU, nth_gpu
+from primbench.environment.fingerprint import collect
+from primbench.errors import InvalidRequest
+from primbench.numa import placement
+from primbench.problem import Problem, option
+from primbench.results.file import Results
+from primbench.results.record import Record, Worker
+from primbench.results.writer import header
+from primbench.spec.arm import Arm
+from primbench.spec.case import Case
+from primbench.spec.method import Method
+from primbench.spec.placement import Placement
+from primbench.spec.study import IN_TURN, Study
+from primbench.timing.case import measure_on
+from primbench.timing.function import comparable, on_host, reference_of, with_inputs
+from primbench.timing.sampling import garbage_kept
+from primbench.timing.turns import InTurn
+from primbench.timing.verify import check_output
+from primbench.workers.calling import one_line
+from primbench.workers.protocol import Go, Outcome, Task, TurnOver
+from primbench.workers.turns import take_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import numpy as np
+
+    from primbench.backends import Backend
+    from primbench.compare.comparison import Comparison
+    from primbench.measurement import Measurement
+    from primbench.problem import Array, Reference, Step
+
+ROUNDS = 8
+"""In each of which inputs are made anew, and so lie elsewhere in memory."""
+OF_A_ROUND = Method(min_time_s=0.02, max_time_s=0.1, unit="process", tails=False, check=False)
+TIMEOUT_S = 600.0
+IN_ONE_PROCESS = (
+    "all of it ran in one process: what differs from one process to the next is in no interval; "
+    "`primbench time FILE.py::FUNCTION --versus FILE.py::FUNCTION` starts fresh ones"
+)
+
+
+@dataclass(frozen=True)
+class _Called(Problem):
+    """A function that only this process has."""
+
+    primitive = "time"
+    arguments_bytes: int = option(0, "of its arguments", least=0)
+
+    def bytes_moved(self) -> None:
+        """Nobody says what it moves."""
+
+    def memory_bytes(self) -> int:
+        return self.arguments_bytes
+
+    def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
+        return ()
+
+    def why_unverifiable(self) -> str:
+        return "no function is named whose output it has to equal"
+
+    def reference(self, rng: np.random.Generator, *inputs: Any) -> Reference:
+        raise NotImplementedError  # as it is unverifiable
+
+    def tolerance(self) -> float:
+        """That of its type is in the scale of what it is compared with."""
+        return 1.0
+
+
+class _Place(NamedTuple):
+    backend: str
+    device: str
+
+
+def time(
+    function: Callable[..., Any],
+    *,
+    setup: Callable[[], Any] | None = None,
+    device: str | None = None,
+    cache: str = "hot",
+    method: Method | None = None,
+) -> Measurement:
+    """Time calls of a function as it stands, in this process.
+
+    setup: makes its arguments, a tuple or one of them, once for each set of inputs, before anything is timed. device:
+    "cpu" or "cuda:N"; default where the function's output lies, else the GPU that torch uses here, else the CPU.
+    cache: "cold" goes round as many sets of inputs as exceed twice the last-level cache. method: how long, in place of
+    the usual; it says the cache, too.
+
+    >>> import primbench
+    >>> primbench.time(lambda: sum(range(1000))).wall_s.median_s < 1
+    True
+
+    Raises BackendUnavailable, UnsupportedCase, and whatever the function raises.
+    """
+    method = method or Method(cache="cold" if cache == "cold" else "hot")
+    place = _place_of(_call(function, setup)(), device)
+    with closing(best_available([place.backend], place.backend, place.device)) as backend:
+        return _timed(backend, function, setup, method)
+
+
+def versus(
+    functions: Mapping[str, Callable[..., Any]],
+    *,
+    setup: Callable[[], Any] | None = None,
+    check: bool = True,
+    device: str | None = None,
+    cache: str = "hot",
+    method: Method | None = None,
+    rounds: int = ROUNDS,
+) -> Comparison:
+    """Time several functions in turn, in this process, and say which of them are slower or faster than the first.
+
+    functions: by the names that they have in the answer. setup, device, cache: as time() has them. check: whether all
+    have to return what the first one does, an array or a tuple of arrays, for inputs made with the same seeds. method:
+    how each of the rounds samples. rounds: how often, each with inputs of its own; intervals are over them.
+
+    >>> import primbench
+    >>> found = primbench.versus({"short": lambda: sum(range(100)), "long": lambda: sum(range(9999))}, check=False)
+    >>> found.arms[0].cases[0].verdict
+    'slower'
+
+    Raises InvalidRequest, BackendUnavailable, UnsupportedCase, VerificationError where an output is another one, and
+    whatever a function raises.
+    """
+    if len(functions) < 2 or rounds < 1:
+        raise InvalidRequest(f"versus() sets two functions or more beside each other, there are {len(functions)}")
+    calls = {name: _call(each, setup) for name, each in functions.items()}
+    first, *_ = calls
+    output = calls[first]()
+    place = _place_of(output, device)
+    method = replace(method or OF_A_ROUND, unit="process", cache="cold" if cache == "cold" else "hot")
+    with closing(best_available([place.backend], place.backend, place.device)) as backend:
+        if check:
+            reference = reference_of(on_host(output))
+            for call in calls.values():
+                check_output(backend, _Called(), comparable(backend, call), reference)
+        found = _results(backend, [*functions], method, rounds)
+    with garbage_kept():
+        for number in range(rounds):
+            found.records.extend(_round(found, place, functions, setup, number))
+    compared = compare(found)
+    return replace(compared, notes=[*compared.notes, IN_ONE_PROCESS])
+
+
+def _call(function: Callable[..., Any], setup: Callable[[], Any] | None) -> Callable[[], Any]:
+    return with_inputs(function, setup) if setup else function
+
+
+def _place_of(output: Any, device: str | None) -> _Place:
+    """Which backend synchronizes and captures calls of a function that returned this."""
+    first: Any = next(iter(output), None) if isinstance(output, tuple | list) else output
+    owner = type(first).__module__.partition(".")[0]
+    if owner == "cupy":
+        return _Place(owner, device or str(nth_gpu(first.device.id)))
+    return _Place(owner, device or str(first.device)) if owner == "torch" else _place_here(device)
+
+
+def _place_here(device: str | None) -> _Place:
+    """The same of an output that tells nothing."""
+    torch = sys.modules.get("torch")
+    if device is None:
+        device = str(nth_gpu(torch.cuda.current_device())) if torch and torch.cuda.is_initialized() else CPU
+    return _Place("numpy" if device == CPU else "torch" if torch else "cupy", device)
+
+
+def _timed(
+    backend: Backend,
+    function: Callable[..., Any],
+    setup: Callable[[], Any] | None,
+    method: Method,
+    turns: InTurn | None = None,
+) -> Measurement:
+    def made(backend: Backend, problem: Problem) -> Step:
+        return _call(function, setup)
+
+    call = _call(function, setup)
+    size = sum(int(getattr(each, "nbytes", 0)) for each in getattr(call, "args", ()))
+    return measure_on(backend, _Called(size), method, turns=turns, kernel=made)
+
+
+def _results(backend: Backend, names: list[str], method: Method, rounds: int) -> Results:
+    """The head of what such a study would write, with a worker for each of its arms: this process."""
+    first, *others = names
+    device, parameters = str(backend.device), {"function": first}
+    arms = [Arm(name=first), *(Arm(name=name, case={"function": name}) for name in others)]
+    case = Case(primitive="time", parameters=dict(parameters), backend=backend.name, device=device, method=method)
+    study = Study(
+        title="versus", arms=arms, cases=[case], pairs=rounds, pairing=IN_TURN, other_builds=True,
+    )  # fmt: skip
+    environment, versions = collect(gpus=backend.device.is_gpu), backend.versions()
+    placed = placement.apply(Placement(), backend.device)
+    workers = [
+        Worker(
+            worker=number, pid=os.getpid(), backend=backend.name, device=device, environment=environment,
+            placement=placed, versions=versions, arm=arm,
+        )
+        for number, arm in enumerate(arms)
+    ]  # fmt: skip
+    head = replace(header(["primbench.versus"], {}), study=study)
+    return Results(header=head, workers=workers, records=[])
+
+
+def _round(
+    found: Results,
+    place: _Place,
+    functions: Mapping[str, Callable[..., Any]],
+    setup: Callable[[], Any] | None,
+    number: int,
+) -> Iterator[Record]:
+    """All functions in turn, the first one first in every other round. Raises what a function raised."""
+    study = found.header.study
+    assert study is not None
+    (case,) = study.cases
+    arms = list(enumerate(study.arms))[:: -1 if number % 2 else 1]
+    started, begun = datetime.now(UTC).isoformat(timespec="milliseconds"), clock.monotonic()
+    threads = [_InThread(place, functions[arm.name], setup, case.method) for _, arm in arms]
+    own = [replace(case, arm=arm.name, process=number) for _, arm in arms]
+    tasks = [Task(case=each, in_turn=True) for each in own]
+    outcomes = take_turns(list(zip(threads, tasks, strict=True)), TIMEOUT_S)
+    for (worker, arm), each, thread, (outcome, _) in zip(arms, own, threads, outcomes, strict=True):
+        if thread.raised is not None:
+            raise thread.raised
+        name = {"function": arm.name}
+        yield Record(
+            case=replace(each, parameters=each.parameters | name, instead=dict(each.parameters) if arm.case else {}),
+            status=outcome.status, reason=outcome.reason, measurement=outcome.measurement, worker=worker,
+            started_utc=started, duration_s=clock.monotonic() - begun,
+        )  # fmt: skip
+
+
+class _InThread:
+    """A function in a thread of its own, which takes turns as a worker's process does: all others wait meanwhile."""
+
+    def __init__(
+        self, place: _Place, function: Callable[..., Any], setup: Callable[[], Any] | None, method: Method
+    ) -> None:
+        self.raised: Exception | None = None
+        self._place, self._function, self._setup, self._method = place, function, setup, method
+        self._words, self._answers = queue.SimpleQueue[bool](), queue.SimpleQueue[TurnOver | Outcome]()
+
+    def turn(self, word: Task | Go, timeout_s: float, active_s: float) -> TurnOver | Outcome:
+        """What it answers once its turn is over."""
+        if isinstance(word, Go):
+            self._words.put(word.all_done)
+        else:
+            threading.Thread(target=self._run, daemon=True).start()
+        return self._answers.get(timeout=timeout_s)
+
+    def outcome(self, timeout_s: float, active_s: float) -> Outcome:
+        found = self._answers.get(timeout=timeout_s)
+        assert isinstance(found, Outcome)
+        return found
+
+    def end(self) -> None:
+        """A thread cannot be ended."""
+
+    def _run(self) -> None:
+        def give_away(done: bool) -> bool:  # noqa: FBT001 - as turns.GiveAway has it
+            self._answers.put(TurnOver(done=done))
+            return self._words.get()
+
+        name, device = self._place
+        try:
+            with closing(best_available([name], name, device)) as backend:
+                turns = InTurn(give_away, min(os.sched_getaffinity(0)))
+                measured = _timed(backend, self._function, self._setup, self._method, turns)
+            self._answers.put(Outcome(status="ok", measurement=measured))
+        except Exception as error:  # whatever a function raises, for the thread that asked
+            self.raised = error
+            self._answers.put(Outcome(status="failed", reason=one_line(error)))

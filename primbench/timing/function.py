@@ -1,0 +1,78 @@
+"""Functions that are no kernels: called with inputs that another one makes, their output compared with another's."""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from primbench.errors import UnsupportedCase
+from primbench.problem import Outputs, Reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from primbench.problem import Array, Step
+
+# Of the largest element, as torch.testing.assert_close and KernelBench have it, rounded up.
+TOLERANCES = MappingProxyType({"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2})
+EXACT = 1e-300
+"""Of the largest element: a share that no two that differ are within."""
+
+
+def with_inputs(function: Callable[..., Any], setup: Callable[[], Any]) -> Callable[[], Any]:
+    """A call of a function with what its setup returns: a tuple of arguments, or one."""
+    random.seed(0)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(0)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(0)
+    inputs = setup()
+    return functools.partial(function, *(inputs if isinstance(inputs, tuple) else (inputs,)))
+
+
+def on_host(output: Any) -> Array:
+    """An array of NumPy, torch or CuPy, or all elements of several in float32, as Outputs has them.
+
+    Raises UnsupportedCase for what is none of these.
+    """
+    import numpy as np
+
+    if isinstance(output, tuple | list):
+        return np.concatenate([on_host(each).reshape(-1).astype(np.float32) for each in output])
+    if hasattr(output, "detach"):
+        output = output.detach()
+        wide = output.float() if output.dtype.itemsize < 4 and output.dtype.is_floating_point else output
+        found: Array = wide.cpu().numpy()
+        return found
+    if hasattr(output, "get") and hasattr(output, "dtype"):
+        output = output.get()
+    if isinstance(output, np.ndarray):
+        return output
+    raise UnsupportedCase(f"{output!r:.60}: what is compared is an array, or a tuple of arrays")
+
+
+def reference_of(output: Array) -> Reference:
+    """What another output has to equal, within what its type allows: a tolerance of 1 of its scale."""
+    import numpy as np
+
+    expected = output.astype(np.float64)
+    largest = float(np.abs(expected).max(initial=0.0)) or 1.0
+    scale = np.full(expected.shape, largest * TOLERANCES.get(output.dtype.name, EXACT))
+    return Reference(index=..., expected=expected, scale=scale)
+
+
+def comparable(backend: Any, call: Callable[[], Any]) -> Step:
+    """The call, as what is compared with another's output; of several arrays with one more call around it, of 0.2 us.
+
+    Raises UnsupportedCase where an array is of another framework than the backend, NumPy's aside.
+    """
+    output = call()
+    arrays = tuple(output) if isinstance(output, tuple | list) else (output,)
+    for array in arrays:
+        owner = type(array).__module__.partition(".")[0]
+        if owner not in ("numpy", backend.name):
+            raise UnsupportedCase(f"an output of {owner}: measure it by --backend {owner}")
+    return (lambda: Outputs(backend, tuple(call()))) if isinstance(output, tuple | list) else call
