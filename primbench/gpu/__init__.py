@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 from primbench.devices import CUDA
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
     from primbench.devices import Device
+    from primbench.measurement.over_time import UsageReader
     from primbench.measurement.readings import GpuReading
 
 VENDORS = {CUDA: "nvidia"}
@@ -56,6 +60,9 @@ class GpuVendor(Protocol):
 
     def l2_cache_bytes(self) -> int: ...
 
+    def sums(self, address: int, size_bytes: int, stream: int) -> list[int] | None:
+        """Those of ``primbench.timing.digest`` of so many bytes, made there; None where that cannot be."""
+
     def start(self, device: Device) -> Any:
         """Counters, and the processes that hold the GPU, before a case. Never raises, nor do the others."""
 
@@ -67,6 +74,11 @@ class GpuVendor(Protocol):
 
     def energy_j(self, device: Device) -> tuple[float | None, str | None]:
         """The board's energy counter and None, or None and why it cannot be read."""
+
+    def usage(
+        self, device: Device, pid: int, missing: dict[str, str], root: Path = ...
+    ) -> AbstractContextManager[list[UsageReader]]:
+        """What a process and those it started use of the GPU. missing: why there is none for a series."""
 
 
 @functools.cache

@@ -6,6 +6,8 @@ import msgspec
 
 from primbench.quantities import Amount, Whole
 
+WORD_BYTES, PARTS, COLUMNS = 4, 16, 4096  # of which a digest is made: primbench/timing/digest.py
+
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
     """The output of a case in one process, by digests: two that are alike to the last bit have the same one.
@@ -25,3 +27,9 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     error: Amount
     """``Measurement.error`` of it."""
+
+
+def part_words(size_bytes: int) -> int:
+    """How many words a part has of so many bytes: one of PARTS, at least, and whole rows of COLUMNS if it is longer."""
+    words = max(1, -(-size_bytes // (WORD_BYTES * PARTS)))
+    return words if words <= COLUMNS else -(-words // COLUMNS) * COLUMNS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import msgspec
@@ -19,6 +20,9 @@ GPU = (
     "pcie_rx_bytes_per_s", "sm_clock_hz", "held_back_fraction",
 )  # fmt: skip
 SERIES = (*HOST, *GPU)
+
+UsageReader = Callable[[dict[str, str]], Mapping[str, float | None]]
+"""Gives series by name; None for one that cannot be read, with the reason in the dictionary."""
 
 
 def split_unit(name: str) -> tuple[str, str]:

@@ -6,13 +6,15 @@ Every reader takes the ``root`` under which /proc is found. What needs rights th
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+
+T = TypeVar("T")
 
 _MOST_BYTES = 2**14  # of a thread's file or a line of one, which the kernel gives in one piece
 _STATE, _PARENT, _STARTED = 0, 1, 19  # indices after the name: fields 3, 4 and 22 of /proc/PID/stat
@@ -116,3 +118,21 @@ def named(root: Path, pid: int) -> str:
         return f"{pid} ({quick_text(folder_of(root, pid) / 'comm').strip()})"
     except OSError:
         return str(pid)
+
+
+def read_family(pid: int, root: Path, read: Callable[[Path], T]) -> list[T]:
+    """What is read of a process and all that come from it, but for this one, which only watches them."""
+    found, waiting = [], [(pid, "")]
+    while waiting:
+        each, of_parent = waiting.pop()
+        folder = root / f"proc/{each}"
+        try:
+            memory = (folder / "statm").read_text()
+            if memory == of_parent:  # vfork(2): until it starts its program it has no memory but its parent's
+                continue
+            found.append(read(folder))
+            waiting += [(child, memory) for child in children(folder) if child != os.getpid()]
+        except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            if each == pid:
+                raise
+    return found

@@ -19,8 +19,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, cast
 
-from primbench.gpu.nvidia import digest as on_gpu
-from primbench.gpu.nvidia.digest import COLUMNS, WORD_BYTES, part_words
+from primbench.gpu import vendor_of
+from primbench.measurement.outputs import COLUMNS, WORD_BYTES, part_words
 from primbench.timing.verify import is_host_array, on_host
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def digest_of(backend: Backend, output: Any) -> str:
 def of_device(backend: Backend, array: Any) -> str | None:
     """The digest of an array of a GPU's backend, made there; None of one that does not lie there as C has it."""
     extent = cast("GpuBackend", backend).extent(array)
-    found = on_gpu.sums(*extent, cast("GpuBackend", backend).stream_handle) if extent else None
+    found = vendor_of(backend.device).sums(*extent, cast("GpuBackend", backend).stream_handle) if extent else None
     return None if found is None else _text(array, found)
 
 

@@ -22,12 +22,13 @@ from primbench.measurement.over_time import MOST_SAMPLES, SERIES, OverTime, Seri
 from primbench.system.files import attempt
 from primbench.system.said import Lines
 from primbench.timing import peaks
-from primbench.timing.usage import UsageReader, readers
+from primbench.timing.usage import readers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from primbench.backends import Backend
+    from primbench.measurement.over_time import UsageReader
     from primbench.timing.peaks import Marks
 
 INTERVAL_S = 0.1

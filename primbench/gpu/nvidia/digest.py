@@ -11,8 +11,8 @@ import functools
 from ctypes import byref, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_p
 
 from primbench.gpu.nvidia.driver import MULTIPROCESSORS, Module, call, device_attribute, synchronize
+from primbench.measurement.outputs import PARTS, WORD_BYTES, part_words
 
-WORD_BYTES, PARTS, COLUMNS = 4, 16, 4096
 _THREADS, _BLOCKS_A_MULTIPROCESSOR = 256, 8
 
 # Each thread multiplies words by their keys and adds up; those of a block add into one number, and that into that of
@@ -101,12 +101,6 @@ DONE:
     ret;
 }
 """
-
-
-def part_words(size_bytes: int) -> int:
-    """How many words a part has of so many bytes: one of PARTS, at least, and whole rows of COLUMNS if it is longer."""
-    words = max(1, -(-size_bytes // (WORD_BYTES * PARTS)))
-    return words if words <= COLUMNS else -(-words // COLUMNS) * COLUMNS
 
 
 def sums(address: int, size_bytes: int, stream: int) -> list[int] | None:

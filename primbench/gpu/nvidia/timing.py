@@ -8,7 +8,9 @@ from primbench.gpu.nvidia.counters import energy_j as energy_j
 from primbench.gpu.nvidia.counters import read_load as read_load
 from primbench.gpu.nvidia.counters import since as since
 from primbench.gpu.nvidia.counters import start as start
+from primbench.gpu.nvidia.digest import sums as sums
 from primbench.gpu.nvidia.driver import Event as Event
 from primbench.gpu.nvidia.driver import free_memory_bytes as free_memory_bytes
 from primbench.gpu.nvidia.driver import l2_cache_bytes as l2_cache_bytes
 from primbench.gpu.nvidia.driver import synchronize as synchronize
+from primbench.gpu.nvidia.usage import usage as usage

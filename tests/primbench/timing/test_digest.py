@@ -8,7 +8,8 @@ import pytest
 
 from primbench.backends import open_backend
 from primbench.devices import nth_gpu
-from primbench.gpu.nvidia import digest as on_gpu
+from primbench.gpu.nvidia import timing as on_gpu
+from primbench.measurement.outputs import part_words
 from primbench.timing.digest import digest_of, of_host, unlike_parts
 
 MODULUS = 1 << 64
@@ -24,7 +25,7 @@ def key(number: int) -> int:
 
 def word_by_word(content: bytes) -> list[str]:
     """The sums of a digest, as its description has them."""
-    length = on_gpu.part_words(len(content))
+    length = part_words(len(content))
     words = [int.from_bytes(content[at : at + 4], "little") for at in range(0, len(content), 4)]
     sums = [0] * -(-len(words) // length)
     for number, word in enumerate(words):
@@ -47,7 +48,7 @@ def test_large_arrays_are_shared_out_to_threads_and_give_the_same() -> None:
     rows = np.einsum(
         "rc,c->r", content[:4_997_120].reshape(-1, 4096), np.array([key(each) for each in range(4096)], np.uint64)
     )
-    length = on_gpu.part_words(content.nbytes) // 4096
+    length = part_words(content.nbytes) // 4096
     first = sum(int(row) * key(4096 + number) for number, row in enumerate(rows[:length])) % MODULUS
     assert f"{first:016x}" == of_host(content).split()[1]
 
