@@ -43,21 +43,24 @@ OfPairs = tuple[LogRatio, "Mapping[int, float]"]
 
 
 class OwnScatter(NamedTuple):
-    """What a case shows by itself. variance: of the logarithms of pairs. logs: of each pair."""
+    """What a case shows by itself."""
 
     variance: float
+    """Variance of the logarithms of the ratios of pairs."""
     freedom: float
+    """Degrees of freedom of the variance."""
     logs: Mapping[int, float]
+    """Pair -> the logarithm of its ratio."""
 
 
 class Prior(NamedTuple):
-    """What variances of cases are draws of. freedom: infinite where all are the same. lent: the most that one borrows,
-    for what is known of the prior.
-    """
+    """What variances of cases are draws of."""
 
     variance: float
     freedom: float
+    """Degrees of freedom; infinite where all are the same."""
     lent: float
+    """The most that one borrows, for what is known of the prior."""
 
 
 def moderated(found: Sequence[OfPairs]) -> list[LogRatio]:

@@ -82,18 +82,18 @@ class BothSides:
 
 
 class Chosen(NamedTuple):
-    """The numbers that make a ratio.
-
-    arm, baseline: process -> seconds. logs: process -> the logarithm of its ratio, of those that the ratio is of.
-    of_pairs: so many were run for ``pairs`` that count.
-    """
+    """The numbers that make a ratio."""
 
     arm: Mapping[int, float]
+    """Process -> seconds in the arm."""
     baseline: Mapping[int, float]
+    """Process -> seconds on the baseline."""
     logs: Mapping[int, float]
+    """Process -> the logarithm of its ratio, of those that the ratio is of."""
     ratio: LogRatio
     pairs: int
     of_pairs: int
+    """How many processes were run for ``pairs`` that count."""
     left_out: LeftOut | None
 
 

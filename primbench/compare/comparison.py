@@ -29,49 +29,54 @@ MOST_ROWS = 50  # of a notebook's table
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a case is slower or faster, as far as it is known.
-
-    parts: what takes another time; [] where nothing does for certain, but the process waited. evidence: numbers of this
-    case. causes: what differs between the places and can do it, the likeliest first; [] is no known cause. likely: in
-    few words, the first that can do so much by itself; cause: its id. asked_variables: those that the arms set in
-    unequal ways, if that is all that they were asked to differ in. noise: what others on the machine may have done.
-    next_experiment: a command that would tell more. about: what differs and the causes tell of, as Differing has it.
-    """
+    """Why a case is slower or faster, as far as it is known."""
 
     parts: list[Activity]
+    """What takes another time; [] where nothing does for certain, but the process waited."""
     evidence: list[str]
+    """Numbers of this case that tell why."""
     causes: list[str]
+    """What differs between the places and can do it, the likeliest first; [] is no known cause."""
     likely: str | None = None
+    """The likeliest cause in few words: the first that can do so much by itself."""
     cause: str | None = None
+    """Id of the likeliest cause."""
     asked_variables: list[str] = []
+    """Settings that the arms set in unequal ways, if that is all that they were asked to differ in."""
     noise: list[str] = []
+    """What others on the machine may have done."""
     next_experiment: str | None = None
+    """A command that would tell more."""
     about: list[FactId] = []
+    """What differs and the causes tell of, as Differing has it."""
 
 
 class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """One case in one arm. case: as the baseline ran it first. estimates: the primary one first.
-
-    verdict: of the case, None where nothing was compared. decided_by: the metric that it was reached by.
-    waited: share of its time for which each waited for a CPU, the baseline first; None where that is not counted.
-    slowed: by the loops between the samples; None where none was timed.
-    fails_more: the place in which the case fails in more of its processes, if one is. What is left of them does not
-    say that the places are alike.
-    reason: what became of it in processes that did not measure it. learnt: where it trains networks.
-    deviations: outputs in the arm or on the baseline that are not, to the last bit, what they should be.
-    """
+    """One case in one arm."""
 
     case: Case
+    """The case as the baseline ran it first."""
     estimates: list[Estimate]
+    """Ratios of its metrics, the primary one first."""
     verdict: Verdict | None = None
+    """Verdict on the case; None where nothing was compared."""
     decided_by: str | None = None
+    """The metric that it was reached by."""
     waited: tuple[float | None, float | None] = (None, None)
+    """Share of its time for which each waited for a CPU, the baseline first; None where that is not counted."""
     slowed: Slowed | None = None
+    """How slow CPUs were, by the loops between the samples; None where none was timed."""
     fails_more: str | None = None
+    """The place in which the case fails in more of its processes, if one is. What is left of them does not say that the
+    places are alike.
+    """
     reason: str | None = None
+    """What became of it in processes that did not measure it."""
     explanation: Explanation | None = None
     learnt: LearntComparison | None = None
+    """What networks learnt, where it trains some; None elsewhere."""
     deviations: list[Deviation] = []
+    """Outputs in the arm or on the baseline that are not, to the last bit, what they should be."""
 
     @property
     def primary(self) -> Estimate | None:
@@ -92,48 +97,46 @@ class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mean(msgspec.Struct, frozen=True, kw_only=True):
-    """The geometric mean of the primary ratios of ``cases`` cases, over the ``pairs`` that measured all of them.
-
-    of_all_samples: though some cases' own ratios are of samples at full speed alone, since too few pairs have such
-    samples in every case.
-    """
+    """The geometric mean of the primary ratios of ``cases`` cases, over the ``pairs`` that measured all of them."""
 
     ratio: float
     interval: tuple[float, float] | None
     cases: int
     pairs: int
     of_all_samples: bool = False
+    """Though some cases' own ratios are of samples at full speed alone, since too few pairs have such samples in every
+    case.
+    """
 
 
 class Differing(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells two places apart, in words. layer: None where it is what the arms ask for, or where processes were.
-
-    about: the id of a fact of the place, else ("arm", "cpus"), which is of the arms.
-    is_known: whether it is known what it does to results.
-    """
+    """What tells two places apart, in words."""
 
     words: str
     about: FactId
+    """The id of a fact of the place, else ("arm", "cpus"), which is of the arms."""
     layer: Layer | None = None
+    """None where it is what the arms ask for, or where processes were."""
     is_known: bool = False
+    """Whether it is known what it does to results."""
 
 
 class ArmComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """One arm against the baseline. arm: as it was asked for; None where the file does not say.
-
-    effect: what a difference in time is one of; None where it is not known.
-    differences: backend and device -> what tells the places apart, as the workers of each process saw them.
-    differing: all of that in words, and what else does. step: where its cases are a step and its parts.
-    """
+    """One arm against the baseline."""
 
     name: str
     arm: Arm | None
+    """The arm as it was asked for; None where the file does not say."""
     effect: Effect | None
+    """Of what a difference in time is one; None where it is not known."""
     differences: dict[str, Difference]
+    """Backend and device -> what tells the places apart, as the workers of each process saw them."""
     cases: list[CaseComparison]
     mean: Mean | None
     differing: list[Differing] = []
+    """All that differs, in words, and what else does."""
     step: StepComparison | None = None
+    """What the step comes to, where its cases are a step and its parts."""
 
     @property
     def estimates(self) -> list[Estimate]:
@@ -158,23 +161,27 @@ class Mixed(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """All arms against the baseline. again: the baseline against itself, where it was run twice.
-
-    paired: whether process stands against process of the same pair; else ``runs`` is how many runs each side has at
-    least, and one tells of no difference. sessions: of the baseline and of the other, where they were run in sessions
-    apart, which are the unit then; None where they were not. mixed: of a side that was not one place, as where another
-    machine went on with its file. notes: what is to be known of the whole. published: what the study repeats.
-    """
+    """All arms against the baseline."""
 
     baseline: str
     paired: bool
+    """Whether process stands against process of the same pair; else ``runs`` is how many runs each side has at least,
+    and one tells of no difference.
+    """
     runs: int | None = None
     sessions: tuple[int, int] | None = None
+    """How many sessions the baseline and the other had, where they were run in sessions apart, which are the unit then;
+    None where they were not.
+    """
     arms: list[ArmComparison]
     again: ArmComparison | None = None
+    """The baseline against itself, where it was run twice."""
     mixed: dict[str, list[Mixed]] = {}
+    """Notes on a side that was not one place, as where another machine went on with its file."""
     notes: list[str] = []
+    """What is to be known of the whole."""
     published: PublishedBeside | None = None
+    """What was published that the study repeats."""
 
     @property
     def has_runs(self) -> bool:

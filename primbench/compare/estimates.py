@@ -30,11 +30,13 @@ ALL_OF_ITS_CPUS = 0.9
 
 
 class _OfCase(NamedTuple):
-    """A case in one arm. margins: of all metrics. found: metric -> its numbers, the primary one first."""
+    """A case in one arm."""
 
     sides: BothSides
     margins: dict[str, float]
+    """Margins of all metrics."""
     found: dict[str, Chosen]
+    """Metric -> its numbers, the primary one first."""
 
 
 def compare_cases(baseline: Side, arms: Sequence[Side], matching: Matching) -> list[list[CaseComparison]]:
@@ -224,12 +226,14 @@ def _geometric_means(of_case: Sequence[Mapping[int, float]]) -> dict[int, float]
 
 
 class Waited(NamedTuple):
-    """Shares of the time of a case, medians over processes. at_all: for a CPU. for_others: as far as neither a quota
-    of its own nor its own threads, which leave no CPU to others, are what it waited for.
-    """
+    """Shares of the time of a case, medians over processes."""
 
     at_all: float
+    """How long it waited for a CPU."""
     for_others: float
+    """How long it waited for others: as far as neither a quota of its own nor its own threads, which leave no CPU to
+    others, are what it waited for.
+    """
 
 
 def waited(side: Side, key: bytes) -> Waited | None:

@@ -26,16 +26,18 @@ NOTABLE_CLOCK = 0.005  # what nvbench, comparing two runs, takes for a differenc
 
 
 class Seen(NamedTuple):
-    """One case on both sides. one, other: names of the baseline and of the arm. speeds: of their CPUs; None where no
-    loop was timed. may_be_slowed_alike: those CPUs.
-    """
+    """One case on both sides."""
 
     one: str
+    """Name of the baseline."""
     other: str
+    """Name of the arm."""
     of_one: Sequence[Record]
     of_other: Sequence[Record]
     speeds: tuple[Speed | None, Speed | None]
+    """Speeds of their CPUs; None where no loop was timed."""
     may_be_slowed_alike: bool
+    """Whether these CPUs may be slowed alike."""
 
     def medians(self, of: Callable[[Measurement], float | None]) -> tuple[float, float] | None:
         """Over processes, of the baseline and of the arm; None where a side does not say."""
@@ -110,11 +112,12 @@ def _change(seconds: float) -> str:
 
 
 class _Reading(NamedTuple):
-    """A share of the time of a case; notable: sides that differ by more than this differ."""
+    """A share of the time of a case."""
 
     words: str
     field: str
     notable: float
+    """Sides that differ by more than this differ."""
 
 
 _READINGS = (

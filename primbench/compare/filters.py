@@ -44,13 +44,14 @@ class _Profile(msgspec.Struct):
 
 
 class Filtered(NamedTuple):
-    """How a side's workers are filtered, as the first of them says. call_s: what getppid takes there; None: unknown."""
+    """How a side's workers are filtered, as the first of them says."""
 
     name: str
     setting: str | None
     seccomp: str | None
     filters: int | None
     call_s: float | None
+    """Time that getppid takes there; None: unknown."""
 
     @property
     def words(self) -> str:

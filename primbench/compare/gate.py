@@ -25,14 +25,14 @@ class Gated(NamedTuple):
 
 @dataclass(frozen=True)
 class Gate:
-    """fail_on: each of its words includes those before; "never" lets everything pass.
-
-    above: instead of a case that is slower, one fails of which a metric differs for certain, the whole 95 % interval of
-    its ratio lying above 1 + this.
-    """
+    """Which verdicts make a command fail."""
 
     fail_on: FailOn = "slower"
+    """Each of its words includes those before; "never" lets everything pass."""
     above: float | None = None
+    """Instead of a case that is slower, one fails of which a metric differs for certain, the whole 95 % interval of its
+    ratio lying above 1 + this.
+    """
 
     def check(self, comparison: Comparison) -> None:
         """Raises InvalidRequest where a limit is asked of what cannot tell: it would neither fail nor pass for certain.

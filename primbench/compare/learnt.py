@@ -27,43 +27,42 @@ POINT = 0.01
 
 
 class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
-    """How often the trained networks are right about held-out examples, means over seeds.
-
-    baseline, arm: shares. difference: of the arm from the baseline. interval: of that, 95 % for all cases of all arms
-    together; None for a single seed. verdict: "differs" where 0 is not in it, "same" where all of it is within a point.
-    """
+    """How often the trained networks are right about held-out examples, means over seeds."""
 
     baseline: float
+    """Share of them on the baseline."""
     arm: float
+    """Share of them in the arm."""
     difference: float
+    """Difference of the arm from the baseline."""
     interval: tuple[float, float] | None
+    """95 % interval of the difference, for all cases of all arms together; None for a single seed."""
     verdict: Literal["differs", "same", "undecided"]
+    """"differs" where 0 is not in it, "same" where all of it is within a point."""
 
 
 class FirstUnlike(msgspec.Struct, frozen=True, kw_only=True):
-    """The first step, from 1 on, in which two trainings of one seed lost other than the same to the last bit.
-
-    places: whose they are, twice the same where one place does not repeat itself. losses: None is no finite number, or,
-    of a place that does not repeat itself in one process, not kept.
-    """
+    """The first step, from 1 on, in which two trainings of one seed lost other than the same to the last bit."""
 
     step: int
     seed: int | None
     places: tuple[str, str]
+    """Names of the two places, twice the same where one place does not repeat itself."""
     losses: tuple[float | None, float | None] = (None, None)
+    """The two losses; None is no finite number, or, of a place that does not repeat itself in one process, not kept."""
 
 
 class LearntComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """accuracy: None with the reason in ``missing``. unlike: None where all losses are the same to the last bit.
-
-    deterministic: whether only algorithms were used that give the same each time.
-    """
+    """What networks learnt in two places."""
 
     seeds: int
     steps: int
     deterministic: bool
+    """Whether only algorithms were used that give the same each time."""
     accuracy: Accuracy | None
+    """How often they are right; None with the reason in ``missing``."""
     unlike: FirstUnlike | None
+    """Where their losses part; None where all losses are the same to the last bit."""
     missing: dict[str, str] = {}
 
 

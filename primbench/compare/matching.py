@@ -44,28 +44,28 @@ valid at any time, an e-process of t, ends in 1 % so, and takes 17.
 
 @dataclass(frozen=True)
 class Twin:
-    """The baseline run once more. agreed: cases and metrics in which it does not differ from itself.
-
-    There both are the baseline, and an interval 0.87 times as wide: more is found than by requiring, as one might, that
-    the two are shown to be equivalent.
-    """
+    """The baseline run once more."""
 
     side: Side
     agreed: frozenset[tuple[bytes, str]]
+    """Cases and metrics in which it does not differ from itself. There both are the baseline, and an interval 0.87
+    times as wide: more is found than by requiring, as one might, that the two are shown to be equivalent.
+    """
 
 
 @dataclass(frozen=True)
 class Matching:
-    """How sides were run. level: of tests of equivalence. twin: None where the baseline was run once.
-
-    is_one_run: the places were not interleaved, and one of them was run once, or each in a session of its own: what
-    differs between runs, or sessions, is not known.
-    """
+    """How sides were run."""
 
     ratio: Ratio
     level: float = stats.LEVEL
+    """Level of tests of equivalence."""
     is_one_run: bool = False
+    """Whether the places were not interleaved, and one of them was run once, or each in a session of its own: what
+    differs between runs, or sessions, is not known.
+    """
     twin: Twin | None = None
+    """The baseline run once more; None where the baseline was run once."""
 
     def divisors(self, arm: Mapping[int, float], baseline: Mapping[int, float]) -> list[float]:
         """The numbers of the baseline that those of the arm are divided by."""

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 class Elapsed(msgspec.Struct, frozen=True, kw_only=True):
-    """Of all samples of a case in one arm, those of slow moments among them.
-
-    std_s: of the samples, by n - 1; None of one. overhead: the mean over the baseline's mean, less 1.
-    """
+    """Of all samples of a case in one arm, those of slow moments among them."""
 
     arm: str
     samples: int
@@ -31,13 +28,16 @@ class Elapsed(msgspec.Struct, frozen=True, kw_only=True):
     min_s: float
     max_s: float
     std_s: float | None
+    """Standard deviation of the samples, by n - 1; None of one."""
     overhead: float | None
+    """How much longer: the mean over the baseline's mean, less 1."""
 
 
 class CaseElapsed(msgspec.Struct, frozen=True, kw_only=True):
-    """case: as the baseline ran it first."""
+    """All samples of a case in each arm."""
 
     case: Case
+    """The case as the baseline ran it first."""
     elapsed: list[Elapsed]
 
 

@@ -36,77 +36,92 @@ FAR = 0.1
 class Slowed(msgspec.Struct, frozen=True, kw_only=True):
     """How often the CPU was slow beside a case, or, in LeftOut of processes in turn, one of its threads waited for one:
     shares of the loops timed between samples, means over processes.
-
-    may_be_alike: the speeds are, and so are the shares as far as Student's t tells at 1 %; else it may be a place's own
-    doing, which is not to be left out. are_alike: the shares are shown to be.
     """
 
     baseline: float
     arm: float
     may_be_alike: bool
+    """Whether the speeds may be alike, and so are the shares as far as Student's t tells at 1 %; else it may
+    be a place's own doing, which is not to be left out.
+    """
     are_alike: bool
+    """Whether the shares are shown to be alike."""
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
-    """What a median at full CPU speed leaves out. ratio, interval: 95 %, of all samples, those left out included."""
+    """What a median at full CPU speed leaves out."""
 
     slowed: Slowed
     ratio: float
+    """95 % interval of the ratio of all samples, those left out included."""
     interval: tuple[float, float] | None
+    """The ratio of all samples, those left out included."""
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """How many times as long one metric of a case takes as on the baseline, and what is certain of it.
-
-    metric: "device_s", a median; "wall_p99_s" of a tail, "wall_mean_s" with all that comes between. primary: the one
-    that comes first. judges: the case is judged by it before others: by the primary one and by the mean of the same
-    samples, in which a quota shows that stops every tenth of them, and no median. pairs: of processes; where they are
-    not paired, processes of the side that has fewer; of sessions, those that tell of scatter.
-    baseline_s, arm_s: seconds, whose ratio it is: geometric means over the processes that count, of both runs of a
-    baseline that is run twice, and of the arm as it stands to these where processes took turns.
-    interval, interval90: 95 % and 90 %, of the ratio; None for one pair, which has none. margin: below it a difference
-    does not matter; is_equivalent: it is shown to be below.
-    q: the least rate of false discoveries at which this is one, among all that judge or all others.
-    outcome: what this metric says by itself; the verdict is the case's.
-    minimum_detectable: the ratio that as many pairs with this scatter find in four of five tries.
-    pairs_needed: about so many would settle it; None where it is settled, where so many there were already, and where
-    it is not the scatter of the pairs that keeps it open.
-    noise: the 95 % interval of the baseline against itself. reason: why there is no more of an outcome.
-    left_out: what samples say beside which a loop showed the CPU slow, or, where processes took turns, one of their
-    threads waited for a CPU; None where these count, too.
-    is_one_run: the places were not interleaved, and one of them was run once, or each in a session of its own, so that
-    no difference is certain, and that they are alike of these runs alone.
-    unseen: the share of a place's processes that may be of another kind, such as slow, though none of ``pairs`` was.
-    deviation: of the logarithm of the ratio in one pair, standard deviation, with what is borrowed.
-    freedom: degrees of freedom that its intervals stand on. borrowed_freedom: of these, those of the scatter of the
-    study's other cases; the others are its own, of its pairs.
-    is_too_busy: both places waited for a CPU for so long that nothing is told.
-    """
+    """How many times as long one metric of a case takes as on the baseline, and what is certain of it."""
 
     metric: str
+    """"device_s", a median; "wall_p99_s" of a tail, "wall_mean_s" with all that comes between."""
     primary: bool
+    """Whether it is the metric that comes first."""
     judges: bool
+    """Whether the case is judged by it before others: by the primary one and by the mean of the same samples, in which
+    a quota shows that stops every tenth of them, and no median.
+    """
     pairs: int
+    """Pairs of processes; where they are not paired, processes of the side that has fewer; of sessions, those that tell
+    of scatter.
+    """
     baseline_s: float
+    """Seconds on the baseline: geometric means over the processes that count, of both runs of a baseline that is run
+    twice, and of the arm as it stands to these where processes took turns.
+    """
     arm_s: float
+    """Seconds in the arm, likewise."""
     ratio: float
     interval: tuple[float, float] | None = None
+    """95 % interval of the ratio; None for one pair, which has none."""
     interval90: tuple[float, float] | None = None
+    """90 % interval of the ratio; None for one pair."""
     margin: float
+    """Ratio below which a difference does not matter."""
     is_equivalent: bool = False
+    """Whether the difference is shown to be below."""
     q: float | None = None
+    """The least rate of false discoveries at which this is one, among all that judge or all others."""
     outcome: Verdict = "inconclusive"
+    """What this metric says by itself; the verdict is the case's."""
     minimum_detectable: float | None = None
+    """The ratio that as many pairs with this scatter find in four of five tries."""
     pairs_needed: int | None = None
+    """About how many pairs would settle it; None where it is settled, where so many there were already, and where it is
+    not the scatter of the pairs that keeps it open.
+    """
     noise: tuple[float, float] | None = None
+    """The 95 % interval of the baseline against itself."""
     reason: str | None = None
+    """Why there is no more of an outcome."""
     left_out: LeftOut | None = None
+    """What samples say beside which a loop showed the CPU slow, or, where processes took turns, one of their threads
+    waited for a CPU; None where these count, too.
+    """
     is_one_run: bool = False
+    """Whether the places were not interleaved, and one of them was run once, or each in a session of its own, so that
+    no difference is certain, and that they are alike of these runs alone.
+    """
     unseen: float | None = None
+    """The share of a place's processes that may be of another kind, such as slow, though none of ``pairs`` was."""
     deviation: float | None = None
+    """Standard deviation of the logarithm of the ratio in one pair, with what is borrowed."""
     freedom: float | None = None
+    """Degrees of freedom that its intervals stand on."""
     borrowed_freedom: float = 0.0
+    """Of these degrees of freedom, those of the scatter of the study's other cases; the others are its own, of its
+    pairs.
+    """
     is_too_busy: bool = False
+    """Whether both places waited for a CPU for so long that nothing is told."""
 
     @property
     def is_single(self) -> bool:

@@ -26,12 +26,15 @@ GAP = timedelta(hours=6)
 
 @dataclass(frozen=True)
 class RunsOfBoot:
-    """runs: their numbers. first, last: when the first and the last of them began."""
+    """Runs in one boot of a machine."""
 
     boot: str | None
     first: datetime
+    """When the first of them began."""
     last: datetime
+    """When the last of them began."""
     runs: frozenset[int]
+    """Numbers of the runs."""
 
     def meets(self, other: RunsOfBoot) -> bool:
         """Whether what was so of one was so of the other: on one start of a machine, or, of two, at the same time."""

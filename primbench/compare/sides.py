@@ -40,17 +40,16 @@ Turn = tuple[int, int]
 
 @dataclass(frozen=True)
 class Side:
-    """What is compared: all records of one arm of a study, or of one results file.
-
-    name: of the arm or the file. arm: as it was asked for; None where the file says nothing of it. file: of a place
-    that was recorded by itself, the path of its last run.
-    """
+    """What is compared: all records of one arm of a study, or of one results file."""
 
     name: str
+    """Name of the arm or the file."""
     records: Sequence[Record]
     workers: dict[int, Worker]
     arm: Arm | None = None
+    """The arm as it was asked for; None where the file says nothing of it."""
     file: str | None = None
+    """Where a place was recorded by itself, the path of its last run."""
 
     @cached_property
     def cases(self) -> dict[bytes, list[Record]]:

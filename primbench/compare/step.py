@@ -27,18 +27,20 @@ Pair = tuple[Explained, Explained]
 
 
 class PartChange(msgspec.Struct, frozen=True, kw_only=True):
-    """By how many seconds a part of a step is longer in the arm, the mean over pairs. interval: of that, 95 %; None for
-    one pair. q: the least rate of false discoveries at which it is one, among the parts of all arms, or among their
-    steps as wholes. calls: that it is of. each_s: of these, the mean by which one is longer; None where that says
-    nothing.
-    """
+    """By how many seconds a part of a step is longer in the arm, the mean over pairs."""
 
     name: str
     seconds: float
     interval: Interval
+    """95 % interval of that; None for one pair."""
     q: float | None
+    """The least rate of false discoveries at which it is one, among the parts of all arms, or among their steps as
+    wholes.
+    """
     calls: int = 0
+    """How many calls it is of."""
     each_s: float | None = None
+    """The mean by which one is longer; None where that says nothing."""
 
     @property
     def differs(self) -> bool:
@@ -47,20 +49,27 @@ class PartChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """baseline_s, arm_s: of a step, means over pairs. whole: of all of it. changes: they add up to it, the largest
-    first, what is unexplained last. explained_s: of all others together. unmeasured: calls of a step that are in none
-    of them, since they were not measured in both places: what they take is unexplained. is_whole: whether the step was
-    measured in both places; else all of it is what its parts come to, and nothing is known to be unexplained.
-    """
+    """A captured step in two places, part by part."""
 
     pairs: int
     baseline_s: float
+    """Time of the step on the baseline, the mean over pairs."""
     arm_s: float
+    """Time of the step in the arm, the mean over pairs."""
     whole: PartChange
+    """By how much the step as a whole is longer."""
     changes: list[PartChange]
+    """Changes of its parts, which add up to that of the whole, the largest first, what is unexplained last."""
     explained_s: float
+    """By how much all measured parts together are longer, in seconds."""
     unmeasured: int = 0
+    """Calls of a step that are in none of them, since they were not measured in both places: what they take is
+    unexplained.
+    """
     is_whole: bool = True
+    """Whether the step was measured in both places; else all of it is what its parts come to, and nothing is known to
+    be unexplained.
+    """
 
     @property
     def differs(self) -> bool:

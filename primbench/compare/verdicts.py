@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 
 class JudgedCase(NamedTuple):
-    """Arms in the order given; itself: the baseline against its twin, None where it was run once."""
+    """A case in all arms, in the order given."""
 
     arms: list[ArmComparison]
     itself: ArmComparison | None
+    """The baseline against its twin, None where it was run once."""
 
 
 def verdicts(baseline: Side, others: Sequence[Side], again: Side | None, matching: Matching) -> JudgedCase:

@@ -27,32 +27,30 @@ Work = Literal["kernel", "copy", "collective", "launch", "start-up", "data loadi
 
 
 class Reference(NamedTuple):
-    """What a right output looks like, for all of it or for a sample.
-
-    index: selects the compared part of the output (``...`` for all of it).
-    expected: float64, of the shape that ``output[index]`` has.
-    scale: float64, same shape: the error of each element is divided by it before it meets the tolerance.
-    """
+    """What a right output looks like, for all of it or for a sample."""
 
     index: Any
+    """Selects the compared part of the output (``...`` for all of it)."""
     expected: Array
+    """Float64, of the shape that ``output[index]`` has."""
     scale: Array
+    """Float64, same shape: the error of each element is divided by it before it meets the tolerance."""
 
 
 class Exact(NamedTuple):
-    """An output of which no element may differ. expected: in its type, once, where it repeats that."""
+    """An output of which no element may differ."""
 
     expected: Array
+    """The output in its type, once, where it repeats that."""
 
 
 class Bound(NamedTuple):
-    """What a problem cannot be faster than. rate: of Measurement, that is limited.
-
-    by: a dtype, whose arithmetic in a math mode limits it, or a path of data ("h2d", "d2h", "d2d", "h2h").
-    """
+    """What a problem cannot be faster than."""
 
     rate: Literal["flop_per_s", "bytes_per_s"]
+    """Rate of Measurement that is limited."""
     by: str
+    """A dtype, whose arithmetic in a math mode limits it, or a path of data ("h2d", "d2h", "d2d", "h2h")."""
     math_mode: str = ""
 
 

@@ -25,13 +25,12 @@ class Images:
 
 @dataclass(frozen=True)
 class Idx:
-    """MNIST's format: bytes of all images in one file, and those of their labels in another.
-
-    mean, sd: of a byte over 255, which are taken off and divided by.
-    """
+    """MNIST's format: bytes of all images in one file, and those of their labels in another."""
 
     mean: float = 0.0
+    """Mean of a byte over 255, which is taken off."""
     sd: float = 1.0
+    """Standard deviation of that, which is divided by."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +42,12 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Csv:
-    """A line an example: its numbers as text, between commas. words: that whole numbers may stand for.
-
-    axes: along which the examples of a batch lie side by side in each of the inputs; all others are 0.
-    """
+    """A line an example: its numbers as text, between commas."""
 
     words: int
+    """How many words the whole numbers may stand for."""
     axes: tuple[int, ...] = ()
+    """Axes along which the examples of a batch lie side by side in each of the inputs; all others are 0."""
 
 
 @dataclass(frozen=True)

@@ -49,13 +49,16 @@ MOST_COUNTED = 2**24  # truth values of which as many are true as are to be
 
 
 class Operand(NamedTuple):
-    """A tensor. strides: in elements. values: as the text has them. on_host: beside others on a GPU."""
+    """A tensor."""
 
     dtype: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    """Steps between its elements along each axis, in elements."""
     values: str = ""
+    """Its values as the text has them."""
     on_host: bool = False
+    """Whether it is on the host, beside others on a GPU."""
 
     @property
     def text(self) -> str:

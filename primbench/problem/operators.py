@@ -22,27 +22,31 @@ class NotThere(Exception):
 
 
 class Touched(NamedTuple):
-    """Memory that a call touches: storages by their addresses, and how many bytes of each. given: to it, those that it
-    writes in place among them. made: by it.
-    """
+    """Memory that a call touches: storages by their addresses, and how many bytes of each."""
 
     given: Mapping[int, int] = MappingProxyType({})
+    """Storages given to it, those that it writes in place among them."""
     made: Mapping[int, int] = MappingProxyType({})
+    """Storages made by it."""
 
 
 class Call(NamedTuple):
-    """operator: its name in torch.ops, as aten.addmm.default. positional, named: arguments, as operands.py has them.
-
-    phase: backward is what autograd called, optimizer all from there to the next module, clipping and scaling included.
-    host_only: a view or an allocation. touched: None is not known, or nothing.
-    """
+    """One operator of torch, as a step called it."""
 
     operator: str
+    """Its name in torch.ops, as aten.addmm.default."""
     positional: list[Any]
+    """Arguments by their places, as operands.py has them."""
     named: dict[str, Any]
+    """Arguments by their names."""
     phase: Phase = "forward"
+    """In which phase: backward is what autograd called, optimizer all from there to the next module, clipping and
+    scaling included.
+    """
     host_only: bool = False
+    """Whether it is a view or an allocation."""
     touched: Touched | None = None
+    """What memory it touches; None is not known, or nothing."""
 
     @property
     def name(self) -> str:
@@ -71,17 +75,18 @@ class Call(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What a call depends on beside its arguments.
-
-    on_gpu: whether the step ran on one. tf32_gemm, tf32_conv: whether float32 products and convolutions are rounded so.
-    cudnn_benchmark: whether cuDNN tries its algorithms for these. ranks: processes of the job.
-    """
+    """What a call depends on beside its arguments."""
 
     on_gpu: bool = False
+    """Whether the step ran on a GPU."""
     tf32_gemm: bool = False
+    """Whether float32 products are rounded to tf32."""
     tf32_conv: bool = False
+    """Whether float32 convolutions are rounded to tf32."""
     cudnn_benchmark: bool = False
+    """Whether cuDNN tries its algorithms for convolutions."""
     ranks: int = 1
+    """Processes of the job."""
 
 
 class OperatorCase(NamedTuple):

@@ -25,41 +25,47 @@ Setup = Callable[..., Step]
 
 
 class Description(NamedTuple):
-    """What a step says of itself.
-
-    algorithm: which way the library took, as the record shows it. others: by name, what takes each of
-    ``Measurement.others``; refused_calls: what takes that of Measurement. Both get the Method and the
-    timing.sampling.Pace. counts: by name, those of ``Measurement.counts``.
-    stream_only: its device time is that of calls that follow one another on a stream, which a graph would send another
-    way. host_buffers: host arrays that its calls read or write, each with the memory node it is to be on or None; None
-    where these are its inputs and its output.
-    data: what gives that of Measurement, once all else is timed.
-    waits: why a GPU's calls cannot be queued ahead, as where the host waits for data first; they have no device time.
-    launches_nothing: on a GPU, so that there is no device time, and all that a call takes is the host's.
-    learnt: what is known of Measurement.learnt once all is timed.
-    before: is called before each call of a CPU's that is timed, which is a sample by itself then, and its own time is
-    not counted.
-    undo: brings back what calls have changed. It is called before each sample of a CPU's where all calls are given the
-    same inputs, after which come no more than most_calls of them; its own time is not counted.
-    touched_bytes: what the last call has touched, where the problem does not know what it writes.
-    is_process: whether each call is a process of its own, which no call before it warms up.
-    """
+    """What a step says of itself."""
 
     algorithm: str | None = None
+    """Which way the library took, as the record shows it."""
     others: Mapping[str, Callable[..., Samples]] = {}
+    """What takes each of ``Measurement.others``, by name; it gets the Method and the timing.sampling.Pace."""
     refused_calls: Callable[..., dict[str, int]] | None = None
+    """What takes ``Measurement.refused_calls``; it gets the same two."""
     counts: Mapping[str, int] = {}
+    """Those of ``Measurement.counts``, by name."""
     data: Callable[[], DataReading] | None = None
+    """What gives ``Measurement.data``, once all else is timed."""
     waits: str = ""
+    """Why a GPU's calls cannot be queued ahead, as where the host waits for data first; they have no device time."""
     launches_nothing: bool = False
+    """Whether it launches nothing on a GPU, so that there is no device time, and all that a call takes is the host's.
+    """
     stream_only: bool = False
+    """Whether its device time is that of calls that follow one another on a stream, which a graph would send another
+    way.
+    """
     host_buffers: Sequence[tuple[Array, int | None]] | None = None
+    """Host arrays that its calls read or write, each with the memory node it is to be on or None; None where these are
+    its inputs and its output.
+    """
     before: Callable[[], None] | None = None
+    """What is called before each call of a CPU's that is timed, which is a sample by itself then, and its own time is
+    not counted.
+    """
     undo: Callable[[], None] | None = None
+    """What brings back what calls have changed. It is called before each sample of a CPU's where all calls are given
+    the same inputs, after which come no more than most_calls of them; its own time is not counted.
+    """
     most_calls: int = 1
+    """How many calls may follow one ``undo``."""
     learnt: Callable[[], Learnt] | None = None
+    """What gives ``Measurement.learnt``, once all else is timed."""
     touched_bytes: Callable[[], int] | None = None
+    """What gives the bytes that the last call has touched, where the problem does not know what it writes."""
     is_process: bool = False
+    """Whether each call is a process of its own, which no call before it warms up."""
 
 
 def described(step: Step, **fields: Any) -> Step:
