@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _FOLDER = os.path.dirname(__file__)
 _FIRST = re.compile(r'"""`primbench (\w+)`: (.+?)(?:""")?\n')
 _RANK = re.compile(r"^RANK = (\d+)$", re.MULTILINE)
-_KEEPS = r'(?m)^KEEPS = "(\w+)"$'
 
 
 @functools.cache
@@ -47,7 +46,7 @@ def keeper(kind: str) -> tuple[str, ModuleType] | None:
     for name in known():
         stem = name if os.path.isfile(os.path.join(_FOLDER, f"{name}.py")) else f"{name}_"
         with open(os.path.join(_FOLDER, f"{stem}.py"), encoding="utf-8") as opened:
-            kept = re.search(_KEEPS, opened.read())
+            kept = re.search(r'(?m)^KEEPS = "(\w+)"$', opened.read())
         if kept and kept[1] == kind:
             return name, importlib.import_module(f"primbench.cli.{stem}")
     return None
