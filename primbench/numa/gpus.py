@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from primbench.devices import nth_gpu
-from primbench.gpu.nvidia.nvml import ask, library
+from primbench.gpu.nvidia.nvml import address_of, ask, library
 from primbench.numa.topology import GpuPlace, Link
 from primbench.system.files import attempt, format_cpu_list, sysfs_address
 
@@ -34,7 +34,7 @@ _ANCESTORS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 
 def gpu_places(devices: Sequence[NvmlDevice]) -> list[GpuPlace]:
     """Each GPU's place by NVML alone."""
-    boards = {address: each.board for each in devices if (address := attempt({}, "", partial(_address, each.board)))}
+    boards = {address: each.board for each in devices if (address := attempt({}, "", partial(address_of, each.board)))}
     return [_place(index, device, boards) for index, device in enumerate(devices)]
 
 
@@ -43,10 +43,6 @@ def _place(index: int, device: Any, boards: dict[str, Any]) -> GpuPlace:
     read = {field: attempt(missing, field, partial(reader, device)) for field, reader in _READERS.items()}
     links = attempt(missing, "links", lambda: _links(read["pci_address"], device.board, boards, missing))
     return GpuPlace(device=str(nth_gpu(index)), **read, links=links, missing=missing)
-
-
-def _address(board: Any) -> str:
-    return sysfs_address(ask("nvmlDeviceGetPciInfo", board).busId)
 
 
 def _members(words: Any) -> list[int]:
@@ -149,7 +145,7 @@ def _fabric(board: Any) -> str:
 _READERS: dict[str, Callable[[Any], Any]] = {
     "name": lambda device: ask("nvmlDeviceGetName", device.handle),
     "uuid": lambda device: ask("nvmlDeviceGetUUID", device.handle),
-    "pci_address": lambda device: _address(device.board),
+    "pci_address": lambda device: address_of(device.board),
     "node_by_nvml": lambda device: _node(device.board),
     "cpus_by_nvml": lambda device: _cpus(device.board),
     "fabric": lambda device: _fabric(device.board),

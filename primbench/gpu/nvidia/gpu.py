@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from primbench.gpu.nvidia.nvml import address_of, ask, find, library, read_fields
-from primbench.system.files import attempt
+from primbench.gpu.nvidia.nvml import address_of, ask, library, read_fields
 from primbench.system.meaning import Fact, facts_of
 
 if TYPE_CHECKING:
-    from primbench.devices import Device
     from primbench.gpu.nvidia.nvml import NvmlDevice
 
 _gpu = functools.partial(Fact, source="NVML", rule="gpu", layer="machine", of_others=False)
@@ -87,13 +85,6 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     # fmt: on
     missing: dict[str, str] = {}
-
-
-def identity(device: Device) -> Gpu:
-    """What "cuda:N" is and how it is set up. Never raises: ``missing["device"]`` says why there is none."""
-    missing: dict[str, str] = {}
-    gpu = attempt(missing, "device", lambda: find(device))
-    return Gpu(missing=missing) if gpu is None else described(gpu)
 
 
 def described(gpu: NvmlDevice) -> Gpu:

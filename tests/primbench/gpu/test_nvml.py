@@ -14,7 +14,7 @@ import pytest
 
 Ask = Callable[..., list[Any]]
 SOURCE = Path(__file__).parents[1] / "fixtures" / "nvml_stub.c"
-IDENTITY = "msgspec.to_builtins(gpu.identity(nth_gpu(0)))"
+IDENTITY = "msgspec.to_builtins(gpu.described(nvml.find(nth_gpu(0))))"
 LOAD = "msgspec.to_builtins(counters.read_load(nth_gpu(0)))"
 
 # It imports what is asked once, and answers each line in a process of its own.
@@ -124,18 +124,20 @@ def test_modes_that_are_off_are_no_and_newer_ones_a_number(ask: Ask, stub: str) 
 
 
 def test_gpu_without_row_remapping_tells_of_its_retired_pages(ask: Ask, stub: str) -> None:
-    assert ask(stub, "gpu.identity(nth_gpu(0)).repair_pending", STUB_FAIL="nvmlDeviceGetRemappedRows=3") == [True]
+    assert ask(
+        stub, "gpu.described(nvml.find(nth_gpu(0))).repair_pending", STUB_FAIL="nvmlDeviceGetRemappedRows=3"
+    ) == [True]
 
 
 def test_function_that_the_python_module_lacks_is_a_reason(ask: Ask, stub: str) -> None:
     older = "delattr(nvml.library(), 'nvmlDeviceGetAddressingMode')"
-    _, missing = ask(stub, older, "gpu.identity(nth_gpu(0)).missing")
+    _, missing = ask(stub, older, "gpu.described(nvml.find(nth_gpu(0))).missing")
     assert missing == {"addressing_mode": "nvmlDeviceGetAddressingMode: this version of nvidia-ml-py does not have it"}
 
 
 def test_function_that_the_driver_lacks_is_a_reason(ask: Ask, stub: str) -> None:
     (missing,) = ask(
-        stub, "gpu.identity(nth_gpu(0)).missing", STUB_FAIL="nvmlDeviceGetMPSComputeRunningProcesses_v3=13"
+        stub, "gpu.described(nvml.find(nth_gpu(0))).missing", STUB_FAIL="nvmlDeviceGetMPSComputeRunningProcesses_v3=13"
     )
     assert missing == {"mps": "nvmlDeviceGetMPSComputeRunningProcesses: this driver does not have it"}
 
@@ -222,7 +224,7 @@ def test_each_field_fails_alone_and_names_the_error(ask: Ask, stub: str, field: 
 
 def test_both_clocks_fail_with_their_call(ask: Ask, stub: str) -> None:
     fail = "nvmlDeviceGetClockInfo=15,nvmlDeviceGetMaxClockInfo=15"
-    reads = ("counters.read_load(nth_gpu(0)).missing", "gpu.identity(nth_gpu(0)).missing")
+    reads = ("counters.read_load(nth_gpu(0)).missing", "gpu.described(nvml.find(nth_gpu(0))).missing")
     now, at_most = ask(stub, *reads, STUB_FAIL=fail)
     reason = "nvmlDeviceGetClockInfo: NVMLError_GpuIsLost (15)"
     assert {"sm_clock_hz": reason, "memory_clock_hz": reason} == now
@@ -232,7 +234,7 @@ def test_both_clocks_fail_with_their_call(ask: Ask, stub: str) -> None:
 
 def test_pending_repairs_are_unknown_where_neither_kind_is_told(ask: Ask, stub: str) -> None:
     fail = "nvmlDeviceGetRemappedRows=3,nvmlDeviceGetRetiredPagesPendingStatus=3"
-    (missing,) = ask(stub, "gpu.identity(nth_gpu(0)).missing", STUB_FAIL=fail)
+    (missing,) = ask(stub, "gpu.described(nvml.find(nth_gpu(0))).missing", STUB_FAIL=fail)
     assert missing == {"repair_pending": "nvmlDeviceGetRetiredPagesPendingStatus: NVMLError_NotSupported (3)"}
 
 
@@ -396,7 +398,7 @@ def test_board_without_counters_of_policies_says_so(ask: Ask, stub: str, outside
     assert "no counter of policies: NVML error 3" in reading["missing"]["held_back_s"]
 
 
-UUIDS = "[gpu.identity(nth_gpu(index)).uuid for index in range(nvml.device_count())]"
+UUIDS = "[gpu.described(nvml.find(nth_gpu(index))).uuid for index in range(nvml.device_count())]"
 
 
 @pytest.mark.parametrize(
@@ -479,7 +481,7 @@ def test_pci_address_that_nvml_refuses_is_said(ask: Ask, stub: str) -> None:
 def test_driver_that_does_not_answer_is_a_reason_everywhere(ask: Ask, stub: str, failing: str) -> None:
     questions = [
         "nvml.device_count()",
-        "gpu.identity(nth_gpu(0)).missing['device']",
+        "gpu.described(nvml.find(nth_gpu(0))).missing['device']",
         "counters.read_load(nth_gpu(0)).missing['device']",
         "counters.energy_j(nth_gpu(0))[1]",
         "counters.since(counters.start(nth_gpu(0)), GpuReading()).missing['device']",
@@ -497,7 +499,7 @@ def test_absent_python_module_is_a_reason(ask: Ask) -> None:
 def test_absent_driver_is_a_reason(ask: Ask) -> None:
     if any(Path("/dev").glob("nvidia[0-9]*")):
         pytest.skip("this machine has an NVIDIA driver")
-    (answer,) = ask("", "gpu.identity(nth_gpu(0)).missing['device']")
+    (answer,) = ask("", "counters.read_load(nth_gpu(0)).missing['device']")
     assert answer.startswith("GPUs cannot be found: nvmlInit: NVMLError_")
 
 
