@@ -16,67 +16,71 @@ FALSE_ALARMS_OF_CHANGE = FALSE_ALARMS / 2
 
 
 class OfMetric(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of a case over all nodes that have it, or over those of one kind.
-
-    kind: by name; None of all nodes. primary: the one that comes first. scatter: standard deviation of the logarithms
-    over nodes, outliers apart. margin: below it a difference does not matter. limit: the ratio to the median above
-    which a node stands out; both are None where there are too few nodes. slowest: a node's name, and ``ratio`` its time
-    over the median.
-    """
+    """One metric of a case over all nodes that have it, or over those of one kind."""
 
     metric: str
     primary: bool
+    """Whether it is the metric that comes first."""
     nodes: int
     median_s: float
     scatter: float | None
+    """Standard deviation of the logarithms over nodes, outliers apart."""
     margin: float
+    """Ratio below which a difference does not matter."""
     limit: float | None
+    """The ratio to the median above which a node stands out; both are None where there are too few nodes."""
     slowest: str
+    """A node's name, and ``ratio`` its time over the median."""
     ratio: float
     kind: str | None = None
+    """Name of the kind of nodes; None of all nodes."""
 
 
 class OfCase(msgspec.Struct, frozen=True, kw_only=True):
-    """unmeasured: node -> why it has no time, where others have one. reason: why nobody has."""
+    """A case over the nodes of a fleet."""
 
     case: Case
     metrics: list[OfMetric]
     unmeasured: dict[str, str]
+    """Node -> why it has no time, where others have one."""
     reason: str | None = None
+    """Why no node has a time."""
     is_failed: bool = False
 
 
 class Outlying(msgspec.Struct, frozen=True, kw_only=True):
-    """case: its number among those of the fleet, from 0. kind: among whose nodes it stands out; None: among all."""
+    """A metric by which a node stands out."""
 
     case: int
+    """Number of the case among those of the fleet, from 0."""
     metric: str
     time_s: float
     ratio: float
     kind: str | None = None
+    """The kind among whose nodes it stands out; None: among all."""
 
 
 class KindOfNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes with the same models of CPU and GPUs. name: a letter. is_enough: to be judged among themselves."""
+    """Nodes with the same models of CPU and GPUs."""
 
     name: str
+    """Its name, a letter."""
     cpu: str | None
     gpus: list[str]
     nodes: list[str]
     is_enough: bool
+    """Whether they are enough to be judged among themselves."""
 
 
 class Unlike(msgspec.Struct, frozen=True, kw_only=True):
-    """A field of the place that is not as on most nodes, of which ``nodes`` have the usual value.
-
-    rule: of what it is known to do to results, by name; None where it is not known to do any.
-    """
+    """A field of the place that is not as on most nodes, of which ``nodes`` have the usual value."""
 
     field: FactId
     value: Any
     usual: Any
     nodes: int
     rule: str | None
+    """Id of the cause by which it moves results; None where it is not known to do any."""
 
 
 class Varied(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,33 +95,31 @@ class Varied(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeFindings(msgspec.Struct, frozen=True, kw_only=True):
-    """A node in which something is wrong. outlying: by how much it is slower, in what. unmeasured: case -> reason.
-
-    evidence, causes: as a comparison with nodes like most has them, the likeliest cause first; likely: in few words.
-    about: the fields that the causes tell of. damage: of its file. deviations: case -> outputs that are not what they
-    should be.
-    """
+    """A node in which something is wrong."""
 
     node: str
     file: str
     outlying: list[Outlying]
+    """Metrics in which it is slower, in what."""
     unmeasured: dict[int, str]
+    """Case -> why it has no time."""
     unlike: list[Unlike]
     evidence: list[str] = []
+    """Numbers that tell why, as a comparison with nodes like most has them."""
     causes: list[str] = []
+    """What can cause it, the likeliest first."""
     likely: str | None = None
+    """The likeliest cause in few words."""
     about: list[FactId] = []
+    """Facts that the causes tell of."""
     damage: str | None = None
+    """Where its file ends early; None where it is whole."""
     deviations: dict[int, list[Deviation]] = {}
+    """Case -> outputs that are not what they should be."""
 
 
 class MetricChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of a case, now over what it was in an earlier fleet.
-
-    ratio: of the medians. interval: 95 %, of the mean ratio of the nodes that both have, if these are two or more.
-    q: the least rate of false discoveries, among all metrics of all cases, at which that mean is above the margin.
-    limit: the ratio of a node's own change to the median change, above which it stands out. changed: node -> its own.
-    """
+    """One metric of a case, now over what it was in an earlier fleet."""
 
     case: int
     metric: str
@@ -125,11 +127,16 @@ class MetricChange(msgspec.Struct, frozen=True, kw_only=True):
     before_s: float
     now_s: float
     ratio: float
+    """Ratio of the medians."""
     interval: tuple[float, float] | None
+    """95 % interval of the mean ratio of the nodes that both have, if these are two or more."""
     q: float | None
+    """The least rate of false discoveries, among all metrics of all cases, at which that mean is above the margin."""
     margin: float
     limit: float | None
+    """The ratio of a node's own change to the median change, above which it stands out."""
     changed: dict[str, float]
+    """Node -> its own ratio, of those that stand out."""
 
     @property
     def is_slower(self) -> bool:
@@ -147,17 +154,18 @@ class Altered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Against(msgspec.Struct, frozen=True, kw_only=True):
-    """altered: that of most nodes first. come, gone: nodes of one of the fleets alone.
-
-    methods: how the same cases were measured otherwise, such as "max_time_s 0.2, now 0.3"; these are not compared.
-    """
+    """A fleet beside itself at an earlier time."""
 
     folder: str
     changes: list[MetricChange]
     altered: list[Altered]
+    """Facts that changed, those of most nodes first."""
     methods: list[str]
+    """How the same cases were measured otherwise, such as "max_time_s 0.2, now 0.3"; these are not compared."""
     come: list[str]
+    """Nodes of this fleet alone."""
     gone: list[str]
+    """Nodes of the earlier fleet alone."""
 
     @property
     def is_slower(self) -> bool:
@@ -166,31 +174,32 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """what: of which it consists, "node", "GPU" or "link", and so what ``nodes`` and the like are names of.
-
-    false_alarms: the share of fleets without a slow node in which some node is taken for one, at most.
-
-    missing: nodes that were to measure and left no file; unnamed: how many more, that nothing names. unreadable: file
-    -> reason. varied: what some nodes have otherwise than most, of what is known to move results. ends: nodes of which
-    every link is slow. links: what was measured between two nodes, as a fleet of its own. kinds: [] where all nodes are
-    of one.
-    """
+    """What many nodes of a cluster measured, who stands out among them, and why."""
 
     folder: str
     nodes: list[str]
     missing: list[str]
+    """Nodes that were to measure and left no file."""
     unnamed: int
+    """How many more are missing that nothing names."""
     unreadable: dict[str, str]
+    """File -> why it cannot be read."""
     false_alarms: float
+    """The share of fleets without a slow node in which some node is taken for one, at most."""
     cases: list[OfCase]
     unhealthy: list[NodeFindings]
     varied: list[Varied]
+    """What some nodes have otherwise than most, of what is known to move results."""
     kinds: list[KindOfNode] = []
+    """Kinds of nodes; [] where all nodes are of one."""
     notes: list[str] = []
     against: Against | None = None
     what: str = "node"
+    """Of what it consists, "node", "GPU" or "link", and so what ``nodes`` and the like are names of."""
     ends: list[str] = []
+    """Nodes of which every link is slow."""
     links: Fleet | None = None
+    """What was measured between two nodes, as a fleet of its own."""
 
     @property
     def is_healthy(self) -> bool:

@@ -47,9 +47,10 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class LinkLine(msgspec.Struct, frozen=True):
-    """Of a node's file. pair: what it has come to; None on the first line, which has its name and results file."""
+    """A line of a node's file."""
 
     pair: tuple[int, int] | None = None
+    """The pair that the node has come to; None on the first line, which has its name and results file."""
     offer: Offer | None = None
     name: str = ""
     results: str = ""
@@ -87,11 +88,14 @@ def pairs(of: int, rounds: int) -> int:
 
 @dataclass(frozen=True)
 class Met:
-    """world: of the two. listener: of its rank 0, which is the lower number; name: of the other one."""
+    """Two nodes that have met."""
 
     world: World
+    """The two as ranks of one call."""
     listener: socket.socket | None
+    """Where rank 0 listens, which is the lower number."""
     name: str
+    """Name of the other node."""
 
 
 class Meeting:

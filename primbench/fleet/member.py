@@ -21,13 +21,12 @@ _JOBS = ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE")
 
 
 class Gpus(NamedTuple):
-    """seen: the numbers, among those of the node as nvidia-smi counts, of the GPUs that CUDA sees, in its order.
-
-    on_node: how many the node shows to this process. Both are empty where no GPU is to be measured.
-    """
+    """GPUs that processes of a node share out."""
 
     seen: tuple[int, ...] = ()
+    """The numbers, among those of the node as nvidia-smi counts, of the GPUs that CUDA sees, in its order."""
     on_node: int = 0
+    """How many the node shows to this process. Both are empty where no GPU is to be measured."""
 
 
 NO_GPUS = Gpus()

@@ -49,39 +49,41 @@ class NodeValue(NamedTuple):
 
 
 class CaseOfNode(NamedTuple):
-    """What became of a case. reason: where a process failed, or none measured it. metrics: medians over processes.
-
-    outputs: of each process, its node being left open.
-    """
+    """What became of a case."""
 
     reason: str | None
+    """Why it has no time, where a process failed or none measured it; None where it has one."""
     is_failed: bool
     metrics: dict[str, NodeValue]
+    """Metric -> seconds, the median over processes."""
     outputs: tuple[SeenOutput, ...] = ()
+    """Outputs of each process, its node being left open."""
 
 
 class MachineKind(NamedTuple):
-    """By what machines are told apart that need not be equally fast: models, each once. cpu: None where unknown."""
+    """By what machines are told apart that need not be equally fast: models, each once."""
 
     cpu: str | None
+    """Model of the CPU; None where unknown."""
     gpus: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class FleetNode:
-    """damage: of its file, where that is not whole. traits: numbers in Vocabulary; none where no worker came up.
-
-    boot: of its kernel, by which machines are told apart that have one name. kind: None of a link, which has two.
-    """
+    """What is kept of a node's file."""
 
     path: Path
     member: Member
     started_utc: str
     cases: dict[bytes, CaseOfNode]
     traits: array[int]
+    """Facts of the node, as numbers in Vocabulary; none where no worker came up."""
     boot: str | None = None
+    """Id of the start of its kernel, by which machines are told apart that have one name."""
     kind: MachineKind | None = None
+    """Kind of its machine; None of a link, which has two."""
     damage: str | None = None
+    """Where its file ends early; None where it is whole."""
 
 
 @dataclass(frozen=True)

@@ -28,25 +28,24 @@ node stands out by either, each at half of the false alarms. The widest scatter 
 
 
 class Spread(NamedTuple):
-    """One metric of one case. times_s: one a node, above 0. margin: below it a difference does not matter.
-
-    group: of metrics that may scatter alike, such as those in which the host has a part.
-    """
+    """One metric of one case."""
 
     times_s: Sequence[float]
+    """Seconds, one a node, above 0."""
     margin: float
+    """Ratio below which a difference does not matter."""
     group: Hashable
+    """Group of metrics that may scatter alike, such as those in which the host has a part."""
 
 
 class Limit(NamedTuple):
-    """scatter: of nodes, the standard deviation of logarithms. ratio: to the median, above which a node stands out.
-
-    Both are None where there are too few nodes.
-    """
+    """From where on a node stands out."""
 
     median_s: float
     scatter: float | None
+    """Scatter of nodes: the standard deviation of logarithms."""
     ratio: float | None
+    """Ratio to the median above which a node stands out. Both are None where there are too few nodes."""
 
 
 def limits(tests: Mapping[Key, Spread], false_alarms: float = FALSE_ALARMS) -> dict[Key, Limit]:

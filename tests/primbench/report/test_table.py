@@ -371,7 +371,7 @@ def test_workers_that_made_no_row_of_the_table_do_not_count() -> None:
     assert table(record(ON_CPU)).caption("  ") == table(record(ON_CPU), workers=[worker(), other]).caption("  ")
 
 
-@pytest.mark.parametrize("device", ["cuda:7", "cuda:x", "cuda"])
+@pytest.mark.parametrize("device", ["cuda:7", "cuda:x"])
 def test_device_that_the_environment_does_not_know_stands_alone(device: str) -> None:
     found = table(record(ON_GPU, device=device), workers=[worker(device=device)])
     assert f"gemm  numpy 2.4  {device}  node 1" in found.caption("  ")
