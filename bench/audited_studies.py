@@ -12,7 +12,8 @@ import numpy as np
 
 from primbench.compare.comparison import CaseComparison
 from primbench.compare.matching import Matching
-from primbench.compare.sides import MetricValues, Side, sides_of
+from primbench.compare.numbers import CaseNumbers, MetricValues
+from primbench.compare.sides import Side, sides_of
 from primbench.compare.verdicts import verdicts
 from primbench.registry import build
 from primbench.results import file as results_file
@@ -77,29 +78,26 @@ class Known(Side):
             for key, case in self.of.items()
         }
 
-    def _values(self, key: bytes, *, undisturbed: bool) -> MetricValues:
-        found: MetricValues = {}
-        for number, each in enumerate(self.processes):
-            if each is not None and key in each:
-                for metric, seconds in (each[key].undisturbed if undisturbed else each[key].numbers).items():
-                    found.setdefault(metric, {})[number] = seconds
-        return found
+    def numbers_of(self, key: bytes) -> CaseNumbers:
+        return _Given({number: each[key] for number, each in enumerate(self.processes) if each and key in each})
 
-    @cached_property
-    def numbers(self) -> dict[bytes, MetricValues]:
-        return {key: self._values(key, undisturbed=False) for key in self.of}
 
-    @cached_property
-    def undisturbed(self) -> dict[bytes, MetricValues]:
-        return {key: self._values(key, undisturbed=True) for key in self.of}
+class _Given(CaseNumbers):
+    def __init__(self, processes: Mapping[int, Process]) -> None:
+        """By their numbers."""
+        super().__init__(())
+        self.of_all = _by_metric({number: each.numbers for number, each in processes.items()})
+        self.undisturbed = _by_metric({number: each.undisturbed for number, each in processes.items()})
+        self.slowed = {number: each.slow for number, each in processes.items() if each.slow is not None}
+        self.speed = Speed(1.0, 0.0, 1) if self.slowed else None
 
-    @cached_property
-    def speeds(self) -> dict[bytes, Speed]:
-        return {key: Speed(1.0, 0.0) for key in self.of if self.slowed(key)}
 
-    def slowed(self, key: bytes) -> dict[int, float]:
-        found = {number: each[key].slow for number, each in enumerate(self.processes) if each and key in each}
-        return {number: share for number, share in found.items() if share is not None}
+def _by_metric(processes: Mapping[int, Mapping[str, float]]) -> MetricValues:
+    found: MetricValues = {}
+    for number, numbers in processes.items():
+        for metric, seconds in numbers.items():
+            found.setdefault(metric, {})[number] = seconds
+    return found
 
 
 def side(name: str, cases: Mapping[bytes, Case], processes: Sequence[Mapping[bytes, Process] | None]) -> Known:
@@ -122,18 +120,18 @@ def launches() -> Study:
     """35 pairs of four arms on an H200: a launch by the driver, and one by CuPy."""
     sides = list(sides_of(results_file.read(LAUNCHES)).values())
     cases = {key: records[0].case for key, records in sides[0].cases.items()}
-    slow = [{key: each.slowed(key) for key in cases} for each in sides]
+    numbers = [{key: each.numbers_of(key) for key in cases} for each in sides]
     pairs = [
         [
             {
                 key: Process(
-                    {metric: values[pair] for metric, values in each.numbers[key].items() if pair in values},
-                    {metric: values[pair] for metric, values in each.undisturbed[key].items() if pair in values},
-                    shares[key].get(pair),
+                    {metric: values[pair] for metric, values in each[key].of_all.items() if pair in values},
+                    {metric: values[pair] for metric, values in each[key].undisturbed.items() if pair in values},
+                    each[key].slowed.get(pair),
                 )
                 for key in cases
             }
-            for each, shares in zip(sides, slow, strict=True)
+            for each in numbers
         ]
         for pair in range(len(sides[0].cases[next(iter(cases))]))
     ]

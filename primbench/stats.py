@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
 LEVEL = 0.05
 """Of tests, unless something else is said."""
@@ -95,9 +96,7 @@ class LogRatio(NamedTuple):
             return None
         if self.error == 0:
             return 1.0 if self.log == 0 else 0.0
-        from scipy.special import stdtr
-
-        return 2 * float(stdtr(self.freedom, -abs(self.log) / self.error))
+        return 2 * float(_special().stdtr(self.freedom, -abs(self.log) / self.error))
 
     def p_above(self, least: float) -> float | None:
         """How often scatter alone would take a ratio of ``least`` at least as far up as this: one-sided."""
@@ -106,9 +105,7 @@ class LogRatio(NamedTuple):
         above = self.log - math.log(least)
         if self.error == 0:
             return 0.0 if above > 0 else 1.0
-        from scipy.special import stdtr
-
-        return float(stdtr(self.freedom, -above / self.error))
+        return float(_special().stdtr(self.freedom, -above / self.error))
 
     def is_within(self, margin: float, level: float = LEVEL) -> bool | None:
         """Whether the ratio is shown to lie between 1 / (1 + margin) and 1 + margin, by two one-sided tests at a level.
@@ -134,10 +131,24 @@ def exponential(log: float) -> float:
     return math.exp(log) if log < _LARGEST_LOG else math.inf
 
 
-def _t_point(freedom: float, q: float) -> float:
-    from scipy.special import stdtrit
+@functools.cache
+def _special() -> ModuleType:
+    import scipy.special
 
-    return float(stdtrit(freedom, q))
+    found: ModuleType = scipy.special
+    return found
+
+
+@functools.lru_cache(maxsize=1000)
+def _t_point(freedom: float, q: float) -> float:
+    return float(_special().stdtrit(freedom, q))
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """values: above 0. Raises ValueError for none."""
+    if not values:
+        raise ValueError("geometric mean of nothing")
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 def paired(a: Sequence[float], b: Sequence[float]) -> LogRatio:
@@ -238,11 +249,16 @@ def pairs_needed(deviation: float, margin: float, log_ratio: float = 0.0, level:
     deviation: s, of the logarithms of ratios of pairs. log_ratio: the true one, as it is taken to be. None where it is
     on the margin itself, of which no number of pairs could tell the side.
     """
+    room = abs(math.log1p(margin) - abs(log_ratio))
+    z = _z_point(1 - level) + _z_point(0.9)
+    return math.ceil(z**2 * (deviation / room) ** 2) + 2 if room else None
+
+
+@functools.cache
+def _z_point(q: float) -> float:
     from statistics import NormalDist
 
-    room = abs(math.log1p(margin) - abs(log_ratio))
-    z = NormalDist().inv_cdf(1 - level) + NormalDist().inv_cdf(0.9)
-    return math.ceil(z**2 * (deviation / room) ** 2) + 2 if room else None
+    return NormalDist().inv_cdf(q)
 
 
 def pairs_for_width(deviation: float, width: float) -> int:

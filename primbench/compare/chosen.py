@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from primbench.compare.matching import CountedRatio, Ratio
-    from primbench.compare.sides import MetricValues, Side
+    from primbench.compare.numbers import CaseNumbers, MetricValues
+    from primbench.compare.sides import Side
     from primbench.results.cpu_speed import Speed
     from primbench.spec.case import Case
     from primbench.stats import LogRatio
@@ -36,6 +38,7 @@ ALIKE = 0.1
 """Shares that differ by less are alike, if their 90 % interval says so: what takes 1.4 times as long beside a slow CPU
 moves a mean by 4 % then.
 """
+_OF_ALL, _UNDISTURBED, _ALONE = map(attrgetter, ("of_all", "undisturbed", "alone"))
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,8 @@ class BothSides:
     @cached_property
     def in_turn(self) -> bool:
         """Whether a load, or a slow CPU, has fallen on both alike."""
-        took_turns = self.baseline.took_turns(self.key) and self.arm.took_turns(self.key)
-        return took_turns and self.matching.ratio is paired
+        sides = self.baseline.numbers_of(self.key), self.arm.numbers_of(self.key)
+        return self.matching.ratio is paired and all(each.took_turns for each in sides)
 
     @property
     def has_neighbour(self) -> bool:
@@ -81,6 +84,10 @@ class BothSides:
         return held_up(self.baseline, self.arm, self.key, self.matching.ratio) if self.in_turn else self.slowed
 
 
+Numbers = tuple["Mapping[int, float]", "Mapping[int, float]"]
+"""Process -> seconds, of the arm and of the baseline."""
+
+
 class Chosen(NamedTuple):
     """The numbers that make a ratio."""
 
@@ -88,6 +95,8 @@ class Chosen(NamedTuple):
     """Process -> seconds in the arm."""
     baseline: Mapping[int, float]
     """Process -> seconds on the baseline."""
+    every: Numbers
+    """Both by all samples."""
     logs: Mapping[int, float]
     """Process -> the logarithm of its ratio, of those that the ratio is of."""
     ratio: LogRatio
@@ -95,6 +104,11 @@ class Chosen(NamedTuple):
     of_pairs: int
     """How many processes were run for ``pairs`` that count."""
     left_out: LeftOut | None
+
+    @property
+    def judged(self) -> Numbers:
+        """What the ratio is of."""
+        return self.every if self.left_out is None else (self.arm, self.baseline)
 
 
 def chosen(sides: BothSides, metric: str) -> Chosen | None:
@@ -113,9 +127,9 @@ def chosen(sides: BothSides, metric: str) -> Chosen | None:
         quiet = at_full_speed(sides, metric)
         if (of_quiet := if_enough(sides.matching.ratio(*quiet), found)) is not None:
             left_out = LeftOut(slowed=may_be_left_out, ratio=ratio.ratio, interval=ratio.interval())
-            return Chosen(*quiet, _logs(*quiet), *of_quiet, pairs, left_out=left_out)
-    numbers = _of_both(sides, metric, lambda side: side.numbers)
-    return Chosen(*numbers, _logs(*everything), ratio, pairs, pairs, left_out=None)
+            return Chosen(*quiet, everything, _logs(*quiet), *of_quiet, pairs, left_out=left_out)
+    numbers = _of_both(sides, metric, _OF_ALL)
+    return Chosen(*numbers, everything, _logs(*everything), ratio, pairs, pairs, left_out=None)
 
 
 def pair_by_pair(baseline: Side, arm: Side, key: bytes, metric: str) -> dict[int, float]:
@@ -128,40 +142,38 @@ def _logs(arm: Mapping[int, float], baseline: Mapping[int, float]) -> dict[int, 
     return {process: math.log(arm[process] / baseline[process]) for process in sorted(arm.keys() & baseline.keys())}
 
 
-def _of_both(
-    sides: BothSides, metric: str, of: Callable[[Side], Mapping[bytes, MetricValues]]
-) -> tuple[Mapping[int, float], Mapping[int, float]]:
+def _of_both(sides: BothSides, metric: str, of: Callable[[CaseNumbers], MetricValues]) -> Numbers:
     """The numbers of the arm and of the baseline."""
     of_baseline = sides.matching.of_baseline(sides.baseline, sides.key, metric, of)
-    return of(sides.arm).get(sides.key, {}).get(metric, {}), of_baseline
+    return of(sides.arm.numbers_of(sides.key)).get(metric, {}), of_baseline
 
 
-def of_all(sides: BothSides, metric: str) -> tuple[Mapping[int, float], Mapping[int, float]]:
+def of_all(sides: BothSides, metric: str) -> Numbers:
     """The numbers by all samples; of an arm in turn, as they stand to the baseline's by ``moments``."""
-    arm, baseline = _of_both(sides, metric, lambda side: side.numbers)
+    arm, baseline = _of_both(sides, metric, _OF_ALL)
     if not sides.in_turn or not METRICS[metric].is_median:
         return arm, baseline
-    return _in_step(sides, metric, baseline, lambda side: side.moments, moments.ratio), baseline
+    return _in_step(sides, metric, baseline, attrgetter("moments"), moments.ratio), baseline
 
 
-def at_full_speed(sides: BothSides, metric: str) -> tuple[Mapping[int, float], Mapping[int, float]]:
+def at_full_speed(sides: BothSides, metric: str) -> Numbers:
     """The numbers by those samples that no other program made longer."""
     if not sides.in_turn:
-        return _of_both(sides, metric, lambda side: side.undisturbed)
-    _, baseline = _of_both(sides, metric, lambda side: side.alone)
-    return _in_step(sides, metric, baseline, lambda side: side.moments_alone, moments.ratio_alone), baseline
+        return _of_both(sides, metric, _UNDISTURBED)
+    _, baseline = _of_both(sides, metric, _ALONE)
+    return _in_step(sides, metric, baseline, attrgetter("moments_alone"), moments.ratio_alone), baseline
 
 
 def _in_step(
     sides: BothSides,
     metric: str,
     baseline: Mapping[int, float],
-    of: Callable[[Side], Mapping[bytes, Mapping[str, Mapping[int, Sequence[float]]]]],
+    of: Callable[[CaseNumbers], Mapping[str, Mapping[int, Sequence[float]]]],
     ratio_of: Callable[[Sequence[float], Sequence[float]], float | None],
 ) -> Mapping[int, float]:
     """Medians of the arm as they stand to the baseline's by the moments that both have. of: the moments of a side."""
     own, *runs = (
-        of(each)[sides.key].get(metric, {})
+        of(each.numbers_of(sides.key)).get(metric, {})
         for each in (sides.arm, *sides.matching.baselines(sides.baseline, sides.key, metric))
     )
     ratios = {
@@ -180,10 +192,11 @@ def if_enough(of_quiet: CountedRatio | None, of_every: CountedRatio | None) -> C
 
 def slowed(baseline: Side, arm: Side, key: bytes, ratio: Ratio) -> Slowed | None:
     """None where no loop was timed on one side."""
-    if key not in baseline.speeds or key not in arm.speeds:
+    here, there = baseline.speed_of(key), arm.speed_of(key)
+    if here is None or there is None:
         return None
-    found = _shares(baseline.slowed(key), arm.slowed(key), ratio)
-    if found is None or _are_as_fast(baseline.speeds[key], arm.speeds[key]):
+    found = _shares(baseline.numbers_of(key).slowed, arm.numbers_of(key).slowed, ratio)
+    if found is None or _are_as_fast(here, there):
         return found
     return replace(found, may_be_alike=False, are_alike=False)
 

@@ -14,6 +14,7 @@ from primbench.results.metrics import BY_PREFERENCE, METRICS, Metric
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from primbench.problem import Work
     from primbench.spec.case import Case
 
 Key = TypeVar("Key")
@@ -44,11 +45,17 @@ def _metrics(preferred: tuple[str, ...]) -> tuple[Metric, ...]:
     return tuple(dict.fromkeys([*first, *(metric for metric in BY_PREFERENCE if metric.is_compared)]))
 
 
-def margins_of(case: Case) -> dict[str, float]:
+def margins_of(case: Case) -> Mapping[str, float]:
     """Metric -> share by which it may differ without mattering, of all that are compared."""
-    kind, problem = problem_of(case.primitive), case.known_problem()
-    own = kind.margin if problem is None else problem.own_margin()
-    return {each.name: own if each.is_own_time_of(kind.work) else OF_HOST for each in metrics_of(case.primitive)}
+    kind = problem_of(case.primitive)
+    depends_on_sizes = kind.own_margin is not Problem.own_margin
+    problem = case.known_problem() if depends_on_sizes else None
+    return _margins(kind.preferred, kind.work, kind.margin if problem is None else problem.own_margin())
+
+
+@functools.lru_cache(maxsize=1000)
+def _margins(preferred: tuple[str, ...], work: Work, own: float) -> Mapping[str, float]:
+    return {each.name: own if each.is_own_time_of(work) else OF_HOST for each in _metrics(preferred)}
 
 
 def is_its_own(primitive: str, metric: str) -> bool:
@@ -58,4 +65,9 @@ def is_its_own(primitive: str, metric: str) -> bool:
 
 def are_one(one: Mapping[Key, float], other: Mapping[Key, float]) -> bool:
     """Whether two metrics are one number wherever they were taken, and so one test and not two."""
-    return one.keys() == other.keys() and all(math.isclose(one[key], other[key], rel_tol=ROUNDING) for key in one)
+    if len(one) != len(other):
+        return False
+    for key, value in one.items():  # of two metrics the first values mostly differ
+        if key not in other or not math.isclose(value, other[key], rel_tol=ROUNDING):
+            return False
+    return True

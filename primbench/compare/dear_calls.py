@@ -85,7 +85,7 @@ def _dear(call: str, beside: Beside, here: Side, there: Side) -> Iterator[Suspec
 
 def _times_as_slow(beside: Beside, here: Side, there: Side) -> float:
     """The CPU of one place beside the other's, by loops that call nothing; 1 where none were timed."""
-    one, other = (each.speeds.get(identity(beside.case.case)) for each in (here, there))
+    one, other = (each.speed_of(identity(beside.case.case)) for each in (here, there))
     return one.full_s / other.full_s if one and other else 1.0
 
 

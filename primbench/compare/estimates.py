@@ -3,56 +3,83 @@
 from __future__ import annotations
 
 import math
-from statistics import geometric_mean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from primbench import stats
 from primbench.compare.borrowed import moderated
-from primbench.compare.chosen import BothSides, at_full_speed, chosen, if_enough, of_all
+from primbench.compare.chosen import BothSides, chosen, if_enough
 from primbench.compare.comparison import CaseComparison, Mean
 from primbench.compare.criteria import are_one, margins_of
 from primbench.compare.matching import paired
 from primbench.compare.neighbour import neighbour_of
 from primbench.compare.ratio import Estimate
-from primbench.compare.sides import identity
 from primbench.results.metrics import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from primbench.compare.chosen import Chosen
-    from primbench.compare.matching import CountedRatio, Matching
+    from primbench.compare.chosen import Chosen, Numbers
+    from primbench.compare.matching import CountedRatio, Matching, Ratio
+    from primbench.compare.numbers import MetricValues
     from primbench.compare.sides import Side
     from primbench.measurement.readings import HostReading
 
 TOO_BUSY_FRACTION = 0.25  # waiting a quarter of its time takes a case a third longer, more than most places differ by
 ALL_OF_ITS_CPUS = 0.9
 
+_Found = TypeVar("_Found")
+
+
+class ComparedCase(NamedTuple):
+    """A case in one arm, with what the mean over cases is of."""
+
+    found: CaseComparison
+    """Without q, outcome and verdict, which depend on all other cases."""
+    primary: Chosen | None
+    """What the first estimate is of; None where there is none."""
+
+    @property
+    def timed(self) -> Chosen | None:
+        """The same where the machine was not too busy to tell."""
+        return None if self.found.primary is None or self.found.primary.is_too_busy else self.primary
+
 
 class _OfCase(NamedTuple):
     """A case in one arm."""
 
     sides: BothSides
-    margins: dict[str, float]
+    margins: Mapping[str, float]
     """Margins of all metrics."""
     found: dict[str, Chosen]
     """Metric -> its numbers, the primary one first."""
 
 
-def compare_cases(baseline: Side, arms: Sequence[Side], matching: Matching) -> list[list[CaseComparison]]:
-    """Of each arm its cases, by estimates without q, outcome and verdict: these depend on all other cases.
+def compare_cases(baseline: Side, arms: Sequence[Side], matching: Matching) -> list[list[ComparedCase]]:
+    """Of each arm its cases.
 
     Scatter is borrowed among the cases of all arms, metric by metric, where processes are paired.
     """
-    by_arm: list[Iterable[_OfCase]] = [_of_both(baseline, arm, matching) for arm in arms]
-    if matching.ratio is paired:  # else a case at a time is held
-        by_arm = [list(cases) for cases in by_arm]
-        _borrow([case for cases in by_arm for case in cases])
+    found = _of_all_arms(baseline, arms, matching)
+    if matching.ratio is not paired:  # a case at a time is held
+        return _by_arm(((number, _compare_case(case)) for number, case in found), len(arms))
+    by_arm = _by_arm(found, len(arms))
+    _borrow([case for cases in by_arm for case in cases])
     return [list(map(_compare_case, cases)) for cases in by_arm]
 
 
-def _of_both(baseline: Side, arm: Side, matching: Matching) -> Iterator[_OfCase]:
-    return (_of_case(BothSides(baseline, arm, key, matching)) for key in baseline.cases if key in arm.cases)
+def _of_all_arms(baseline: Side, arms: Sequence[Side], matching: Matching) -> Iterator[tuple[int, _OfCase]]:
+    """Each with the number of its arm, case by case."""
+    for key in baseline.cases:
+        for number, arm in enumerate(arms):
+            if key in arm.cases:
+                yield number, _of_case(BothSides(baseline, arm, key, matching))
+
+
+def _by_arm(found: Iterable[tuple[int, _Found]], arms: int) -> list[list[_Found]]:
+    by_arm: list[list[_Found]] = [[] for _ in range(arms)]
+    for number, each in found:
+        by_arm[number].append(each)
+    return by_arm
 
 
 def _of_case(sides: BothSides) -> _OfCase:
@@ -62,9 +89,10 @@ def _of_case(sides: BothSides) -> _OfCase:
     one test.
     """
     known: dict[str, Chosen] = {}
-    margins, taken = margins_of(sides.case), sides.arm.numbers.get(sides.key, {})
+    margins = margins_of(sides.case)
+    here, there = (side.numbers_of(sides.key).of_all for side in (sides.baseline, sides.arm))
     for metric in margins:
-        if metric not in taken or any(_are_one(sides, each, metric) for each in known):
+        if metric not in there or any(_are_one(here, there, each, metric) for each in known):
             continue
         if (found := chosen(sides, metric)) is not None:
             known[metric] = found
@@ -79,7 +107,7 @@ def _borrow(cases: Sequence[_OfCase]) -> None:
             found[metric] = found[metric]._replace(ratio=ratio)
 
 
-def _compare_case(of_case: _OfCase) -> CaseComparison:
+def _compare_case(of_case: _OfCase) -> ComparedCase:
     sides, found = of_case.sides, of_case.found
     baseline, arm, key = sides.baseline, sides.arm, sides.key
     here, there = waited(baseline, key), waited(arm, key)
@@ -88,7 +116,7 @@ def _compare_case(of_case: _OfCase) -> CaseComparison:
     reasons = "; ".join(filter(None, (baseline.unmeasured(key), arm.unmeasured(key))))
     if not found:
         reasons = reasons or "no pair of processes timed it"
-    return CaseComparison(
+    compared = CaseComparison(
         case=sides.case,
         estimates=_estimates(of_case, host_is_busy=host_is_busy),
         waited=(here and here.at_all, there and there.at_all),
@@ -96,6 +124,7 @@ def _compare_case(of_case: _OfCase) -> CaseComparison:
         fails_more=_fails_more(baseline, arm, key),
         reason=reasons or None,
     )
+    return ComparedCase(compared, next(iter(found.values()), None))
 
 
 def _estimates(of_case: _OfCase, *, host_is_busy: bool) -> list[Estimate]:
@@ -109,10 +138,9 @@ def _estimates(of_case: _OfCase, *, host_is_busy: bool) -> list[Estimate]:
     ]  # fmt: skip
 
 
-def _are_one(sides: BothSides, one: str, other: str) -> bool:
-    """Whether two metrics are the same number in every process."""
-    of_side = (side.numbers.get(sides.key, {}) for side in (sides.baseline, sides.arm))
-    return all(are_one(found.get(one, {}), found.get(other, {})) for found in of_side)
+def _are_one(here: MetricValues, there: MetricValues, one: str, other: str) -> bool:
+    """Whether two metrics are the same number in every process of both places."""
+    return all(are_one(found.get(one, {}), found.get(other, {})) for found in (there, here))
 
 
 def _fails_more(baseline: Side, arm: Side, key: bytes) -> str | None:
@@ -127,7 +155,8 @@ def _estimate(
     metric: str, found: Chosen, matching: Matching, margin: float, *, first: str, is_too_busy: bool
 ) -> Estimate:
     """The ratio of one metric, arm to baseline. first: the primary metric."""
-    baseline_s = geometric_mean(matching.divisors(found.arm, found.baseline))
+    baseline_s = stats.geometric_mean(matching.divisors(found.arm, found.baseline))
+    interval = found.ratio.interval()
     return Estimate(
         metric=metric,
         primary=metric == first,
@@ -136,13 +165,13 @@ def _estimate(
         baseline_s=baseline_s,
         arm_s=baseline_s * found.ratio.ratio,
         ratio=found.ratio.ratio,
-        interval=found.ratio.interval(),
+        interval=interval,
         interval90=found.ratio.interval(0.9),
         margin=margin,
         is_equivalent=bool(found.ratio.is_within(margin, matching.level)),
         q=found.ratio.p(),
         minimum_detectable=found.ratio.minimum_detectable(),
-        pairs_needed=_pairs_needed(found, margin, matching.level),
+        pairs_needed=_pairs_needed(found, interval, margin, matching.level),
         left_out=found.left_out,
         is_one_run=matching.is_one_run,
         unseen=stats.unseen_share(found.pairs),
@@ -158,13 +187,13 @@ def _deviation(found: Chosen) -> float | None:
     return None if found.ratio.error is None else found.ratio.error * math.sqrt(found.pairs)
 
 
-def _pairs_needed(found: Chosen, margin: float, level: float) -> int | None:
-    """About how many pairs would tell; None where no number would.
+def _pairs_needed(found: Chosen, interval: tuple[float, float] | None, margin: float, level: float) -> int | None:
+    """About how many pairs would tell; None where no number would. interval: 95 %, of the ratio.
 
     Of equivalence, computed for a ratio of 1, and where as many pairs were run already for the one that was measured.
     Where the interval excludes 1: on which side of the margin that is, or that it is about the margin.
     """
-    interval, deviation = found.ratio.interval(), _deviation(found)
+    deviation = _deviation(found)
     if deviation is None or interval is None:
         return None
     needed = stats.pairs_needed(deviation, margin, level=level)
@@ -179,15 +208,16 @@ def _pairs_needed(found: Chosen, margin: float, level: float) -> int | None:
     return math.ceil(needed * found.of_pairs / found.pairs)
 
 
-def mean_of(baseline: Side, arm: Side, cases: Sequence[CaseComparison], matching: Matching) -> Mean | None:
-    """The geometric mean over the cases, process by process: the interval is over processes, not over cases."""
-    timed = _timed(cases)
+def mean_of(cases: Sequence[ComparedCase], ratio: Ratio) -> Mean | None:
+    """The geometric mean over the cases, process by process: the interval is over processes, not over cases.
+
+    Without those that were compared while the machine was too busy.
+    """
+    timed = [each.timed for each in cases if each.timed is not None]
     if not timed:
         return None
-    sides = [BothSides(baseline, arm, key, matching) for key, _ in timed]
-    metrics = [(found.metric, found.at_full_speed) for _, found in timed]
-    of_every = _of_means(sides, [(metric, False) for metric, _ in metrics])
-    as_judged = if_enough(_of_means(sides, metrics), of_every)
+    of_every = _of_means([each.every for each in timed], ratio)
+    as_judged = _of_quiet(timed, of_every, ratio)
     found = of_every if as_judged is None else as_judged
     if found is None:
         return None
@@ -197,23 +227,23 @@ def mean_of(baseline: Side, arm: Side, cases: Sequence[CaseComparison], matching
         interval=log_ratio.interval(),
         cases=len(timed),
         pairs=pairs,
-        of_all_samples=as_judged is None and any(is_quiet for _, is_quiet in metrics),
+        of_all_samples=as_judged is None and _are_of_quiet(timed),
     )
 
 
-def _timed(cases: Sequence[CaseComparison]) -> list[tuple[bytes, Estimate]]:
-    """Identity and primary estimate of those that were compared, the machine not too busy."""
-    primary = [(identity(case.case), case.primary) for case in cases]
-    return [(key, found) for key, found in primary if found is not None and not found.is_too_busy]
+def _are_of_quiet(timed: Sequence[Chosen]) -> bool:
+    """Whether any ratio is of samples at full speed alone."""
+    return any(each.left_out for each in timed)
 
 
-def _of_means(sides: Sequence[BothSides], metrics: Sequence[tuple[str, bool]]) -> CountedRatio | None:
-    """metrics: of each case the one that judges it, and whether by samples at full speed."""
-    both = [
-        at_full_speed(each, metric) if is_quiet else of_all(each, metric)
-        for each, (metric, is_quiet) in zip(sides, metrics, strict=True)
-    ]
-    return sides[0].matching.ratio(*map(_geometric_means, zip(*both, strict=True)))
+def _of_quiet(timed: Sequence[Chosen], of_every: CountedRatio | None, ratio: Ratio) -> CountedRatio | None:
+    """By the numbers that cases are judged by; None where these are all there are, or too few."""
+    return if_enough(_of_means([each.judged for each in timed], ratio), of_every) if _are_of_quiet(timed) else None
+
+
+def _of_means(both: Sequence[Numbers], ratio: Ratio) -> CountedRatio | None:
+    """both: of each case the numbers of the arm and of the baseline."""
+    return ratio(*map(_geometric_means, zip(*both, strict=True)))
 
 
 def _geometric_means(of_case: Sequence[Mapping[int, float]]) -> dict[int, float]:

@@ -17,7 +17,7 @@ from primbench.compare.evidence import Seen, evidence, noise, waiting
 from primbench.compare.filters import dearer_s
 from primbench.compare.neighbour import evidence_beside, noise_beside
 from primbench.compare.sides import Side, identity
-from primbench.compare.stopped import stopped
+from primbench.compare.stopped import is_busy, stopped
 from primbench.doctor.against import in_words
 from primbench.environment.comparable import meaning_of
 from primbench.environment.difference import difference
@@ -45,7 +45,7 @@ MOST_ARMS = 3  # that one suggested experiment adds
 
 def explained(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
     """The arm with an explanation of every case that is slower or faster by a metric, waited, or was refused."""
-    stops = [each for case in arm.cases for each in stopped(case, _seen(case, baseline, side))]
+    stops = [each for case in arm.cases if is_busy(case) for each in stopped(case, _seen(case, baseline, side))]
     return replace(
         arm,
         cases=[replace(case, explanation=_explanation(case, arm, stops, baseline, side)) for case in arm.cases],
@@ -54,7 +54,7 @@ def explained(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:
 
 def _seen(case: CaseComparison, baseline: Side, side: Side) -> Seen:
     key = identity(case.case)
-    speeds = baseline.speeds.get(key), side.speeds.get(key)
+    speeds = baseline.speed_of(key), side.speed_of(key)
     alike = case.slowed is not None and case.slowed.may_be_alike
     return Seen(baseline.name, side.name, baseline.cases[key], side.cases[key], speeds, alike)
 
@@ -114,8 +114,10 @@ def _by_places(
 ) -> Explanation | None:
     if (case.fails_more or not case.estimates) and (refused := by_refusals(case, differing, baseline, side)):
         return refused
+    if case.is_untellable:
+        return None
     parts, seen = _parts(case), _seen(case, baseline, side)
-    if case.is_untellable or not (parts or waiting(seen)):
+    if not (parts or waiting(seen)):
         return None
     can_move: Sequence[Activity] = parts or WAITING
     return by_causes(

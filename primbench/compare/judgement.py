@@ -23,8 +23,8 @@ TOO_BUSY = "too busy to tell"
 FEWEST_PAIRS = 3
 """That tell of a difference: the ratios of two may be alike to three digits."""
 
-_Key = tuple[int, bytes, str]
-"""Of an estimate among all arms: the arm's number, the case and the metric."""
+_Key = tuple[int, int, str]
+"""Of an estimate among all arms: the numbers of the arm and of the case in it, and the metric."""
 
 
 def judge(arms: Sequence[ArmComparison], again: ArmComparison | None) -> list[ArmComparison]:
@@ -34,29 +34,31 @@ def judge(arms: Sequence[ArmComparison], again: ArmComparison | None) -> list[Ar
     """
     q = _false_discovery_rates(arms)
     floors = {
-        (case.case.key(), each.metric): each for case in (again.cases if again else []) for each in case.estimates
+        case.case.key(): {each.metric: each for each in case.estimates} for case in (again.cases if again else [])
     }
 
-    def with_outcomes(number: int, case: CaseComparison) -> CaseComparison:
-        key = case.case.key()
+    def with_outcomes(number: int, place: int, case: CaseComparison) -> CaseComparison:
+        itself = floors.get(case.case.key(), {}) if floors else {}
         found = [
-            judged(replace(each, q=q.get((number, key, each.metric))), floors.get((key, each.metric)))
+            judged(replace(each, q=q.get((number, place, each.metric))), itself.get(each.metric))
             for each in case.estimates
         ]
         return decided(replace(case, estimates=found))
 
-    return [replace(arm, cases=[with_outcomes(number, case) for case in arm.cases]) for number, arm in enumerate(arms)]
+    return [
+        replace(arm, cases=[with_outcomes(number, place, case) for place, case in enumerate(arm.cases)])
+        for number, arm in enumerate(arms)
+    ]
 
 
 def _false_discovery_rates(arms: Sequence[ArmComparison]) -> dict[_Key, float | None]:
     """q of every estimate, adjusted among all those that judge, and among all others."""
     families: dict[bool, dict[_Key, float]] = {True: {}, False: {}}
     for number, arm in enumerate(arms):
-        for case in arm.cases:
-            key = case.case.key()
+        for place, case in enumerate(arm.cases):
             for each in case.estimates:
                 if each.q is not None and not each.is_too_busy:
-                    families[each.judges][number, key, each.metric] = each.q
+                    families[each.judges][number, place, each.metric] = each.q
     found: dict[_Key, float | None] = {}
     for family in families.values():
         found |= zip(family, stats.benjamini_hochberg(list(family.values())), strict=True)

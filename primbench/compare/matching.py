@@ -11,7 +11,8 @@ from primbench import stats
 from primbench.stats import LogRatio
 
 if TYPE_CHECKING:
-    from primbench.compare.sides import MetricValues, Side
+    from primbench.compare.numbers import CaseNumbers, MetricValues
+    from primbench.compare.sides import Side
 
 CountedRatio = tuple[LogRatio, int]
 """A ratio, and of how many pairs it is."""
@@ -76,10 +77,12 @@ class Matching:
         return [side] if self.twin is None or (key, metric) not in self.twin.agreed else [side, self.twin.side]
 
     def of_baseline(
-        self, side: Side, key: bytes, metric: str, of: Callable[[Side], Mapping[bytes, MetricValues]]
+        self, side: Side, key: bytes, metric: str, of: Callable[[CaseNumbers], MetricValues]
     ) -> Mapping[int, float]:
         """Process -> value, the geometric mean of both runs where they agree. of: which values of a side."""
-        own, *again = (of(each).get(key, {}).get(metric, {}) for each in self.baselines(side, key, metric))
+        if self.twin is None:
+            return of(side.numbers_of(key)).get(metric, {})
+        own, *again = (of(each.numbers_of(key)).get(metric, {}) for each in self.baselines(side, key, metric))
         if not again:
             return own
         both = own | again[0]

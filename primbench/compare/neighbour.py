@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from primbench.compare.beside import Beside
     from primbench.compare.comparison import ArmComparison, CaseComparison
     from primbench.compare.evidence import Seen
+    from primbench.compare.numbers import MetricValues
     from primbench.compare.ratio import Estimate
-    from primbench.compare.sides import MetricValues, Side
+    from primbench.compare.sides import Side
     from primbench.spec.case import Case
     from primbench.spec.neighbour import Neighbour
 
@@ -228,7 +229,7 @@ def _case_of(problem: object, like: Case, side: Side) -> Case | None:
 
 def _parts_of(side: Side, fed: Case, unfed: Case) -> dict[int, Mapping[str, float]]:
     """Process -> seconds of each part of its step, of launches none where its device's own time is not known."""
-    of_fed, of_unfed = (side.numbers.get(identity(case), {}) for case in (fed, unfed))
+    of_fed, of_unfed = (side.numbers_of(identity(case)).of_all for case in (fed, unfed))
     whole, without = _telling("call", of_fed), _telling("call", of_unfed)
     device = _telling("clock", of_unfed)
     return {

@@ -159,7 +159,8 @@ def _with_deviations(arm: ArmComparison, sides: Sequence[Side]) -> ArmComparison
     for case in arm.cases:
         key = identity(case.case)
         seen = [each for side in sides for each in seen_in(side.name, side.cases.get(key, []), side.workers)]
-        cases.append(replace(case, deviations=[each for each in deviations(seen) if each.place in places]))
+        found = [each for each in deviations(seen) if each.place in places] if seen else []
+        cases.append(replace(case, deviations=found) if found else case)
     return replace(arm, cases=cases)
 
 
@@ -175,6 +176,8 @@ def _explained(arms: Sequence[ArmComparison], baseline: Side, sides: Sequence[Si
 
 def _with_learnt(arms: Sequence[ArmComparison], baseline: Side, sides: Sequence[Side]) -> list[ArmComparison]:
     """The arms, with what trainings came to in their cases. sides: those of the arms, in their order."""
+    if not any(record.measurement and record.measurement.learnt for record in baseline.records):
+        return [*arms]
     judged = sum(has_accuracy(each.case, baseline) for arm in arms for each in arm.cases)
     return [
         replace(

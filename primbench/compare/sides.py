@@ -1,8 +1,4 @@
-"""The processes of one arm or file: which cases they ran, and one number of each process, case and metric.
-
-Where a loop was timed beside the samples there are two: of all, and of those beside which the CPU was at full speed,
-or, of processes in turn, no thread waited for one.
-"""
+"""The processes of one arm or file: which cases they ran, and what became of them."""
 
 from __future__ import annotations
 
@@ -10,30 +6,24 @@ import hashlib
 import json
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from primbench import stats
-from primbench.compare.moments import medians, moments
+from primbench.compare.numbers import CaseNumbers
 from primbench.errors import InvalidRequest
-from primbench.results.cpu_speed import FEWEST, Speed, not_held_up, slowed_fraction, speed, undisturbed
-from primbench.results.metrics import METRICS, SAMPLED, Metric
 from primbench.results.record import thread_lacks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from primbench.measurement import Samples
+    from primbench.results.cpu_speed import Speed
     from primbench.results.file import Results
     from primbench.results.record import Record, Worker
     from primbench.spec.arm import Arm
     from primbench.spec.case import Case
 
-Value = TypeVar("Value")
-MetricValues = dict[str, dict[int, float]]
-"""Metric -> process -> seconds."""
 Turn = tuple[int, int]
 """Ranks and process."""
 
@@ -59,63 +49,34 @@ class Side:
             found.setdefault(identity(record.case), []).append(record)
         return found
 
-    @cached_property
-    def numbers(self) -> dict[bytes, MetricValues]:
-        """Identity -> the values of every metric, one for each process."""
-        return {key: _values(records, _of_all) for key, records in self.cases.items()}
+    def numbers_of(self, key: bytes) -> CaseNumbers:
+        """Of a case by its identity; kept until another is asked for, as those of many cases are large."""
+        found = self._last.get(key)
+        if found is None:
+            self._last.clear()
+            found = self._last[key] = CaseNumbers(self.cases.get(key, ()))
+        return found
 
     @cached_property
-    def undisturbed(self) -> dict[bytes, MetricValues]:
-        """As ``numbers``, by samples taken at full CPU speed; metrics with no loop timed beside them are left out."""
-        return {
-            key: _values(records, partial(_at_full_speed, self.speeds[key].full_s)) if key in self.speeds else {}
-            for key, records in self.cases.items()
-        }
+    def _last(self) -> dict[bytes, CaseNumbers]:
+        return {}
+
+    def speed_of(self, key: bytes) -> Speed | None:
+        """How fast the CPU was beside a case; None where that is not known."""
+        if key not in self._speeds:
+            self._speeds[key] = self.numbers_of(key).speed
+        return self._speeds[key]
 
     @cached_property
-    def moments(self) -> dict[bytes, dict[str, dict[int, list[float]]]]:
-        """As ``numbers``, what medians are of by ``moments.moments``; of processes that took turns."""
-        return {
-            key: _values(records, _of_moments) if self.took_turns(key) else {} for key, records in self.cases.items()
-        }
-
-    @cached_property
-    def moments_alone(self) -> dict[bytes, dict[str, dict[int, list[float]]]]:
-        """As ``moments``, nan where another program held the process up."""
-        return {key: _values(records, _of_alone) if self.took_turns(key) else {} for key, records in self.cases.items()}
-
-    @cached_property
-    def alone(self) -> dict[bytes, MetricValues]:
-        """As ``numbers``, of what counts in ``moments_alone``."""
-        return {key: {metric: medians(of) for metric, of in found.items()} for key, found in self.moments_alone.items()}
-
-    @cached_property
-    def loops_s(self) -> dict[bytes, list[float]]:
-        """Identity -> seconds of every loop of Python that was timed between the samples, all processes together."""
-        return {key: _loops_s(records) for key, records in self.cases.items()}
-
-    @cached_property
-    def speeds(self) -> dict[bytes, Speed]:
-        """Identity -> how fast the CPU was, where that is known. By the arm's own loops: slower CPUs are slower."""
-        return {key: found for key, loops_s in self.loops_s.items() if (found := speed(loops_s)) is not None}
-
-    def slowed(self, key: bytes) -> dict[int, float]:
-        """Process -> the share of its timed loops that the CPU ran slowly."""
-        full_s = self.speeds[key].full_s
-        loops_s = {process: _loops_s(records) for process, records in _by_process(self.cases[key]).items()}
-        return {process: slowed_fraction(found, full_s) for process, found in loops_s.items() if found}
+    def _speeds(self) -> dict[bytes, Speed | None]:
+        return {}
 
     @property
     def slowed_fraction(self) -> float | None:
         """Share of all timed loops, of every case, that the CPU ran slowly; None where none was timed."""
-        counts = {key: len(self.loops_s[key]) for key in self.speeds}
-        slowed = sum(found.slowed_fraction * counts[key] for key, found in self.speeds.items())
-        return slowed / sum(counts.values()) if counts else None
-
-    def took_turns(self, key: bytes) -> bool:
-        """Whether all that was measured of a case was measured in turn with other sides."""
-        measured = [each.measurement for each in self.cases.get(key, []) if each.measurement]
-        return bool(measured) and all(each.turns for each in measured)
+        found = [speed for key in self.cases if (speed := self.speed_of(key)) is not None]
+        slowed = sum(speed.slowed_fraction * speed.loops for speed in found)
+        return slowed / sum(speed.loops for speed in found) if found else None
 
     def failures(self, key: bytes) -> tuple[int, float]:
         """Processes in which the case failed, and their share of all."""
@@ -192,61 +153,6 @@ def identity(case: Case) -> bytes:
     return hashlib.blake2b(encoded, digest_size=16).digest()  # of 100,000 cases the fields take 70 MB
 
 
-def _values(
-    records: Sequence[Record], value_of: Callable[[Metric, Sequence[Record]], Value | None]
-) -> dict[str, dict[int, Value]]:
-    """Metric -> process -> its one value, in the metric's unit. A time of 0 tells nothing and is left out."""
-    found: dict[str, dict[int, Value]] = {}
-    ok = [record for record in records if record.status == "ok"]
-    metrics = _taken(ok)
-    for process, its_records in _by_process(ok).items():
-        for metric in metrics:
-            if value := value_of(metric, its_records):
-                found.setdefault(metric.name, {})[process] = value
-    return found
-
-
-def _taken(records: Sequence[Record]) -> list[Metric]:
-    """The metrics that are compared of which there are samples."""
-    taken = {each.name for each in SAMPLED for record in records if each.samples(record.measurement)}
-    return [each for each in METRICS.values() if each.is_compared and (each.samples_of or each.name) in taken]
-
-
-def _by_process(records: Sequence[Record]) -> dict[int, list[Record]]:
-    found: dict[int, list[Record]] = {}
-    for record in records:
-        found.setdefault(record.case.process, []).append(record)
-    return found
-
-
-def _samples(metric: Metric, records: Sequence[Record]) -> list[Samples]:
-    return [
-        found for record in records if record.measurement and (found := metric.distinct_samples(record.measurement))
-    ]
-
-
-def _of_all(metric: Metric, records: Sequence[Record]) -> float | None:
-    return metric.of(_samples(metric, records))
-
-
-def _at_full_speed(full_s: float, metric: Metric, records: Sequence[Record]) -> float | None:
-    if metric.samples_of:
-        return None
-    kept = [sample for each in _samples(metric, records) for sample in undisturbed(each, full_s)]
-    return stats.quantile(kept, 0.5) if len(kept) >= FEWEST else None
-
-
-def _of_moments(metric: Metric, records: Sequence[Record]) -> list[float] | None:
-    return (
-        moments([each for found in _samples(metric, records) for each in found.samples_s]) if metric.is_median else None
-    )
-
-
-def _of_alone(metric: Metric, records: Sequence[Record]) -> list[float] | None:
-    kept = [each for found in _samples(metric, records) for each in not_held_up(found)]
-    return moments(kept) if metric.is_median else None
-
-
 def check_same_cases(one: Side, other: Side) -> list[str]:
     """What to note of cases that only one side has.
 
@@ -282,12 +188,6 @@ def _apart(one: Side, here: Sequence[Case], other: Side, there: Sequence[Case]) 
     if ours.keys() & theirs.keys():
         return _unequal(one, here[0], other, there)
     return f"{', '.join(ours)} in {one.name}, {', '.join(theirs)} in {other.name}"
-
-
-def _loops_s(records: Sequence[Record]) -> list[float]:
-    ok = [record for record in records if record.status == "ok"]
-    found = [each for metric in SAMPLED for each in _samples(metric, ok)]
-    return [loop_s for each in found for _, loop_s in each.loops_s]
 
 
 def _problem(case: Case) -> tuple[str, bytes]:

@@ -37,7 +37,7 @@ def stopped_threads(beside: Beside) -> Iterator[Suspect]:
 
 def stopped(case: CaseComparison, seen: Seen) -> Iterator[Suspect]:
     """Of a case that keeps its thread at work: by how much more of the time it did not run in one place."""
-    shares = seen.medians(_asleep) if _is_busy(case) else None
+    shares = seen.medians(_asleep) if is_busy(case) else None
     if shares is None or abs(shares[1] - shares[0]) <= NOTABLE:
         return
     is_arm = shares[1] > shares[0]
@@ -82,10 +82,9 @@ def _were_moved(records: Sequence[Record]) -> bool:
     return is_moved and not any(record.later for record in records)
 
 
-def _is_busy(case: CaseComparison) -> bool:
+def is_busy(case: CaseComparison) -> bool:
     """Whether it keeps its thread at work, which never sleeps unless something stops it."""
-    problem = case.case.known_problem()
-    if problem is None or case.case.on.is_gpu or case.case.ranks > 1:
+    if case.case.on.is_gpu or case.case.ranks > 1 or (problem := case.case.known_problem()) is None:
         return False
     return problem_of(case.case.primitive).work in _BUSY and _NEVER_SLEEPS.issuperset(problem.system_calls())
 

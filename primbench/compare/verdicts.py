@@ -42,8 +42,8 @@ def against(baseline: Side, sides: Sequence[Side], matching: Matching) -> list[A
             arm=side.arm,
             effect=None,
             differences={},
-            cases=cases,
-            mean=mean_of(baseline, side, cases, matching),
+            cases=[each.found for each in cases],
+            mean=mean_of(cases, matching.ratio),
         )
         for side, cases in zip(sides, compare_cases(baseline, sides, matching), strict=True)
     ]

@@ -32,6 +32,8 @@ class Speed(NamedTuple):
     """Time that the loop takes while nothing slows the CPU down."""
     slowed_fraction: float
     """Share of all loops that took notably longer."""
+    loops: int
+    """How many loops there are."""
 
 
 def speed(loops_s: Sequence[float]) -> Speed | None:
@@ -39,7 +41,7 @@ def speed(loops_s: Sequence[float]) -> Speed | None:
     if not loops_s:
         return None
     full_s = stats.quantile(loops_s, QUICK)
-    return Speed(full_s, slowed_fraction(loops_s, full_s))
+    return Speed(full_s, slowed_fraction(loops_s, full_s), len(loops_s))
 
 
 def slowed_fraction(loops_s: Sequence[float], full_s: float) -> float:
@@ -49,6 +51,8 @@ def slowed_fraction(loops_s: Sequence[float], full_s: float) -> float:
 
 def undisturbed(samples: Samples, full_s: float) -> list[float]:
     """The samples before and after which the loop was quick; behind the last loop that one counts alone."""
+    if not samples.loops_s:
+        return []
     quick = [loop_s <= SLOWED * full_s for _, loop_s in samples.loops_s]
     begins = [begin for begin, _ in samples.loops_s]
     ends, after = [*begins, len(samples.samples_s)][1:], [*quick, True][1:]

@@ -91,7 +91,7 @@ class Metric:
 
         In a sample of several calls the slow one among them does not show.
         """
-        together = [sample for each in found for sample in each.samples_s]
+        together = found[0].samples_s if len(found) == 1 else [sample for each in found for sample in each.samples_s]
         if not together:
             return None
         if self.quantile is None:

@@ -57,7 +57,7 @@ def differences(case: Case, one: Side, other: Side, *, took_turns: bool) -> Iter
     logs = {metric: abs(fmean(map(math.log, each.values()))) for metric, each in ratios.items() if each}
     for primary in [*logs][:1]:
         metric = primary if took_turns else _far_mean(primary, logs)
-        yield steps.weight(case, one.numbers[key][metric].values(), logs[metric]), Asked(case, metric)
+        yield steps.weight(case, one.numbers_of(key).of_all[metric].values(), logs[metric]), Asked(case, metric)
 
 
 def _far_mean(primary: str, logs: Mapping[str, float]) -> str:

@@ -175,7 +175,7 @@ class Measuring:
             return self.study.elsewhere[asked.name].get(metric, [])
         last = max((each.case.process for each in self.found.records), default=-1)
         side = self._side(framed, range(FIRST_PAIR, last + 1))
-        return [*side.numbers.get(identity(case), {}).get(metric, {}).values()]
+        return [*side.numbers_of(identity(case)).of_all.get(metric, {}).values()]
 
     def observe(self, asked: Round) -> list[Observation]:
         """What comes of a round, the first one in any case; of pairs that were not begun in time nothing."""
@@ -243,7 +243,7 @@ class Measuring:
     def _times_s(self, sides: Mapping[Subset, Side]) -> dict[Subset, dict[int, float]]:
         """Those of the first side, and of each other one as it stands to that by what both took at the same moments."""
         key, metric = identity(self.asked.case), self.asked.metric
-        numbers = {design: dict(side.numbers.get(key, {}).get(metric, {})) for design, side in sides.items()}
+        numbers = {design: dict(side.numbers_of(key).of_all.get(metric, {})) for design, side in sides.items()}
         first = next((design for design, found in numbers.items() if found), None)
         for design, found in numbers.items():
             if first is not None and found and design != first:

@@ -111,13 +111,13 @@ def elsewhere(path: str, found: Results, here: Environment, wanted: Collection[s
     return Elsewhere(
         arm=Arm(name=name, placement=case.placement, **fields),
         case=replace(case, arm="", process=0, placement=Placement()),
-        times_s={metric: [*values.values()] for metric, values in side.numbers[key].items()},
+        times_s={metric: [*values.values()] for metric, values in side.numbers_of(key).of_all.items()},
         left_out=[change_in_words(each, "this place", name) for each in left_out],
     )
 
 
 def _wanted(path: str, side: Side, wanted: Collection[str]) -> tuple[bytes, Case]:
-    cases = {key: records[0].case for key, records in side.cases.items() if key in side.numbers}
+    cases = {key: records[0].case for key, records in side.cases.items()}
     words = {key: naming.in_words(case) for key, case in cases.items()}
     found = [(key, case) for key, case in cases.items() if not wanted or {case.primitive, words[key]} & {*wanted}]
     if len(found) != 1:

@@ -33,8 +33,8 @@ ROW = 40  # pixels down
 
 
 def strips(case: Case, key: bytes, metric: str, sides: Sequence[Side]) -> Figure | None:
-    """Of one case by one metric; None where no arm has two processes. key: as ``Side.numbers`` has it."""
-    found = {side.name: values for side in sides if (values := side.numbers.get(key, {}).get(metric))}
+    """Of one case by one metric; None where no arm has two processes. key: as ``Side.cases`` has it."""
+    found = {side.name: values for side in sides if (values := side.numbers_of(key).of_all.get(metric))}
     if max(map(len, found.values()), default=0) < 2:
         return None
     title = f"{name_of(case)}: processes"
