@@ -19,19 +19,22 @@ _USUAL_PAGE_KIB = 4
 
 
 class Mapping(NamedTuple):
-    """A line of numa_maps, proc_pid_numa_maps(5). pages: by node, of ``page_bytes`` each."""
+    """A line of numa_maps, proc_pid_numa_maps(5)."""
 
     address: int
     policy: str
     pages: Counter[int]
+    """Node -> pages, of ``page_bytes`` each."""
     page_bytes: int
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """None is unknown, with the reason in ``missing``. by_node, by_policy: bytes, such as {"bind:0": 4096}."""
+    """Memory that a process holds, by what was asked of it. None is unknown, with the reason in ``missing``."""
 
     by_node: dict[int, int] | None = None
+    """Node -> bytes."""
     by_policy: dict[str, int] | None = None
+    """Policy -> bytes, such as {"bind:0": 4096}."""
     missing: dict[str, str] = {}
 
 

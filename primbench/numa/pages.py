@@ -39,11 +39,12 @@ _HELD = 1 << 63 | 1 << 56  # present, and mapped by nobody else: Linux, admin-gu
 
 @dataclass(frozen=True)
 class HostExtent:
-    """Memory that is timed. nodes: those its pages are to be on, () anywhere, None where the placement says."""
+    """Memory that is timed."""
 
     address: int
     size_bytes: int
     nodes: tuple[int, ...] | None = None
+    """Nodes that its pages are to be on: () anywhere, None where the placement says."""
 
     @property
     def pages(self) -> range:
@@ -53,11 +54,12 @@ class HostExtent:
 
 @dataclass(frozen=True)
 class Residency:
-    """placed_share: of the pages that were to be somewhere; 1 where none was. Others as in Pages."""
+    """Where pages are. What is not described is as in Pages."""
 
     by_node: dict[int, int]
     asked: list[int]
     placed_share: float
+    """Share of the pages that are where they were to be; 1 where none was to be anywhere."""
     read_by: Literal["numa_maps", "move_pages"]
     sampled_of: int | None = None
 

@@ -41,23 +41,22 @@ if TYPE_CHECKING:
 
 
 class EffectivePlacement(msgspec.Struct, frozen=True, kw_only=True):
-    """Where this process runs, as read back from the kernel.
-
-    memory_nodes: those the policy names; [] where it names none, as the default policy does.
-    rung: how memory gets where it was asked for: the kernel is told ("bind", whatever the policy is called), or it
-    follows the CPU that touches it first, or no placement was asked for or possible ("none").
-    page_nodes: where pages are to be, by the policy or by first touch; [] is anywhere.
-    threads: of the largest library pool, read after the libraries are loaded.
-    reasons: field -> why it is not known, or not as asked.
-    """
+    """Where this process runs, as read back from the kernel."""
 
     cpus: list[Whole]
     memory_policy: str | None
     memory_nodes: list[Whole] | None
+    """Nodes that the policy names; [] where it names none, as the default policy does."""
     rung: Literal["bind", "first touch", "none"]
+    """How memory gets where it was asked for: the kernel is told ("bind", whatever the policy is called), or it follows
+    the CPU that touches it first, or no placement was asked for or possible ("none").
+    """
     page_nodes: list[Whole] = []
+    """Nodes where pages are to be, by the policy or by first touch; [] is anywhere."""
     threads: Whole | None = None
+    """Threads of the largest library pool, read after the libraries are loaded."""
     reasons: dict[str, str] = {}
+    """Field -> why it is not known, or not as asked."""
 
     @property
     def lacks(self) -> list[str]:
@@ -240,11 +239,14 @@ def _read_back(
 
 
 class _Asked(NamedTuple):
-    """bound: whether threads were. policy, nodes: of memory."""
+    """What the kernel was asked for."""
 
     bound: bool
+    """Whether threads were bound."""
     policy: str | None
+    """Policy of memory."""
     nodes: list[int]
+    """Nodes of memory."""
 
     def is_met_by_touch(self, policy: str | None, near: list[Node]) -> bool:
         """Whether pages that follow the CPU are where they were asked for; among nodes they take turns by chance."""

@@ -38,41 +38,47 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """What connects two GPUs. peer: the other's PCI address. kind: "NV" with ``lanes`` NVLinks or, over PCIe, NVML's
-    common ancestor: "PIX", "PXB", "PHB", "NODE", "SYS", as `nvidia-smi topo` has them. peer_access: by the driver.
-    """
+    """What connects two GPUs."""
 
     peer: str
+    """The other's PCI address."""
     kind: str
+    """"NV" with ``lanes`` NVLinks or, over PCIe, NVML's common ancestor: "PIX", "PXB", "PHB", "NODE", "SYS", as
+    `nvidia-smi topo` has them.
+    """
     lanes: Whole | None = None
     peer_access: bool | None = None
+    """Whether they reach each other's memory, by the driver."""
 
 
 class GpuPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where a GPU is, by each witness. None is unknown, with the reason in ``missing`` under the field's name.
 
-    device: as CUDA names it, or "pci:ADDRESS" where only sysfs shows it. node_by_sysfs: None where the kernel says -1.
-    node_by_nvml, cpus_by_nvml: NVML's affinity. local_cpus: by sysfs.
-    memory_node: of the GPU's own memory, where the kernel has one for it.
-    fabric: how far it has come in joining its NVSwitches: "none" without, "not started", "in progress", "completed".
-    pcie_*: of the link now and at most; an idle link may report less than it reaches under load.
+    pcie_* is of the link now and at most; an idle link may report less than it reaches under load.
     """
 
     device: str
+    """The GPU as CUDA names it, or "pci:ADDRESS" where only sysfs shows it."""
     name: str | None = None
     uuid: str | None = None
     pci_address: str | None = None
     node_by_sysfs: Whole | None = None
+    """Its node by sysfs; None where the kernel says -1."""
     node_by_nvml: Whole | None = None
+    """Its node by NVML's affinity."""
     local_cpus: list[Whole] | None = None
+    """CPUs next to it, by sysfs."""
     cpus_by_nvml: list[Whole] | None = None
+    """CPUs next to it, by NVML's affinity."""
     memory_node: Whole | None = None
+    """Node of the GPU's own memory, where the kernel has one for it."""
     pcie_generation: Whole | None = None
     pcie_generation_max: Whole | None = None
     pcie_width: Whole | None = None
     pcie_width_max: Whole | None = None
     links: list[Link] | None = None
     fabric: str | None = None
+    """How far it has come in joining its NVSwitches: "none" without, "not started", "in progress", "completed"."""
     missing: dict[str, str] = {}
 
     @property
@@ -84,21 +90,21 @@ class GpuPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is, and what of it this process may use. None is unknown, with the reason in ``missing``.
-
-    cpu_kinds: [] where all CPUs are alike. last_level_caches: several on one node where groups of cores have their own.
-    offline_cpus: present but not running. gpus: None where they were not asked for or cannot be seen.
-    cpuset: which file said what is allowed ("cgroup v2 cpuset.cpus.effective",
-    "/proc/self/status Cpus_allowed_list", ...).
-    """
+    """What there is, and what of it this process may use. None is unknown, with the reason in ``missing``."""
 
     nodes: list[Node] | None = None
     packages: list[Package] | None = None
     cpu_kinds: list[CpuKind] | None = None
+    """Kinds of CPUs; [] where all CPUs are alike."""
     last_level_caches: list[Cache] | None = None
+    """Last-level caches: several on one node where groups of cores have their own."""
     offline_cpus: list[Whole] | None = None
+    """CPUs that are present but not running."""
     cpus_allowed: list[Whole] | None = None
     memory_nodes_allowed: list[Whole] | None = None
     cpuset: str | None = None
+    """Which file said what is allowed ("cgroup v2 cpuset.cpus.effective", "/proc/self/status Cpus_allowed_list", ...).
+    """
     gpus: list[GpuPlace] | None = None
+    """GPUs; None where they were not asked for or cannot be seen."""
     missing: dict[str, str] = {}

@@ -35,15 +35,14 @@ BUSY_FRACTION = 0.1  # of the time; a thread that sleeps stays on the CPU where 
 
 
 class Load(NamedTuple):
-    """CPU time since boot, of which only differences mean anything, added up over ``cpus``.
-
-    cpus: those that this process may run on, and others of the same cores. own_s: of this process and what it started.
-    """
+    """CPU time since boot, of which only differences mean anything, added up over ``cpus``."""
 
     cpus: frozenset[int]
+    """CPUs that this process may run on, and others of the same cores."""
     busy_s: float
     stolen_s: float
     own_s: float
+    """CPU time of this process and what it started."""
 
     def since(self, before: Load) -> Load:
         """Raises ValueError where this process was bound to other CPUs meanwhile."""
@@ -94,22 +93,21 @@ def _difference(now: _Number | None, before: _Number | None) -> _Number | None:
 
 
 class Thread(NamedTuple):
-    """ran_s: on a CPU. waited_s: in which it could have run and had none. cpu: the last; None where all are alike."""
+    """A thread of this process."""
 
     ran_s: float
+    """Time on a CPU."""
     waited_s: float
+    """Time in which it could have run and had none."""
     cpu: int | None
+    """The last CPU that it ran on; None where all are alike."""
 
     def since(self, before: Thread | None) -> Thread:
         return self if before is None else Thread(self.ran_s - before.ran_s, self.waited_s - before.waited_s, self.cpu)
 
 
 class HostCounters(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters at one moment; only the differences that ``since`` makes of them mean anything.
-
-    threads: by number. throttling: by cpu.stat file, of this process's own control group and those above it. load: of
-    the CPUs that it may run on.
-    """
+    """Counters at one moment; only the differences that ``since`` makes of them mean anything."""
 
     root: Path
     time_s: float
@@ -118,8 +116,11 @@ class HostCounters(msgspec.Struct, frozen=True, kw_only=True):
     involuntary_switches: int
     cpu_pressure_some_s: float | None
     threads: dict[str, Thread] | None
+    """Threads by number."""
     throttling: dict[str, Throttling] | None
+    """Throttling by cpu.stat file, of this process's own control group and those above it."""
     load: Load | None
+    """Load of the CPUs that it may run on."""
     read_bytes: int | None
     reread_bytes: int | None
     missing: dict[str, str]

@@ -95,11 +95,14 @@ def made_together(problem: Problem, method: Method, processes: int) -> tuple[Arr
 
 
 class FirstCalls(NamedTuple):
-    """extents: where in host memory the outputs lie. implementations: Measurement's. output: of the first step."""
+    """What the first calls of a case showed."""
 
     extents: list[HostExtent]
+    """Where in host memory the outputs lie."""
     implementations: list[Implementation] | None
+    """As Measurement has them."""
     output: Any = None
+    """The output of the first step."""
 
 
 def first_calls(backend: Backend, steps: Sequence[Step]) -> FirstCalls:

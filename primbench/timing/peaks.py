@@ -14,11 +14,12 @@ _RESET_PEAK = "5"  # proc_pid_clear_refs(5): of the resident set size
 
 
 class Marks(NamedTuple):
-    """Marks that were set back. missing: why one of them was not, so that it would tell of earlier cases, too."""
+    """Marks that were set back."""
 
     backend: Backend
     root: Path
     missing: dict[str, str]
+    """Why one of them was not, so that it would tell of earlier cases, too."""
 
 
 def start(backend: Backend, root: Path = Path("/")) -> Marks:

@@ -98,11 +98,14 @@ NOTHING_KNOWN = KnownOfCase()
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
-    """of: what it is the reference of. index: as _told() has it. arrays: type and shape of each, the index's last."""
+    """What a file says before its arrays."""
 
     of: bytes
+    """What it is the reference of."""
     index: Any
+    """The index, as _told() has it."""
     arrays: list[tuple[str, list[int]]]
+    """Type and shape of each, the index's last."""
 
 
 def _identity(problem: Problem, seed: int) -> bytes:

@@ -44,20 +44,18 @@ TAIL_TIMES = 2.5  # times min_time_s, in which there is time for TAIL_SAMPLES of
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """When to stop: quiet and steady after ``min_time_s``, or ``max_time_s``; below 6 samples only after ``hard_s``.
-
-    max_samples: so many are enough whatever they say. repeats: samples that are as quiet and steady as this are enough
-    before ``min_time_s``, too: 0 where that is not to be. least_turns: that a metric has of each process, where
-    processes take turns, unless they take longer than ``hard_s``.
-    """
+    """When to stop: quiet and steady after ``min_time_s``, or ``max_time_s``; below 6 samples only after ``hard_s``."""
 
     max_noise: float
     min_time_s: float
     max_time_s: float
     max_samples: float = math.inf
+    """So many samples are enough whatever they say."""
     hard_s: float = math.inf
     repeats: float = 0.0
+    """Samples that are as quiet and steady as this are enough before ``min_time_s``, too: 0 where that is not to be."""
     least_turns: int = MIN_TURNS
+    """Turns that a metric has of each process, where processes take turns, unless they take longer than ``hard_s``."""
 
     def most_noise(self, spent_s: float) -> float:
         """Of samples that are enough by now; 0 where none are."""

@@ -34,12 +34,13 @@ _FLUSH_FORCED = 1  # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED, cupti_activity.h
 
 
 class TracedActivity(NamedTuple):
-    """One kernel, copy or fill, by one clock. correlation: what it has in common with the call that launched it."""
+    """One kernel, copy or fill, by one clock."""
 
     start_ns: int
     end_ns: int
     name: str
     correlation: int = 0
+    """What it has in common with the call that launched it."""
 
 
 class ApiCall(NamedTuple):

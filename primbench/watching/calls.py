@@ -46,11 +46,14 @@ class _Point(NamedTuple):
 
 
 class _Looked(NamedTuple):
-    """time_s: when. libraries_bytes: that the process had then. found: name -> file and offset."""
+    """What a process had of the driver when it was looked at."""
 
     time_s: float
+    """When that was, by time.monotonic()."""
     libraries_bytes: int | None
+    """Code that the process had mapped then."""
     found: dict[str, tuple[Path, int]]
+    """Function -> file and offset."""
 
     def has_all(self, libraries_bytes: int | None) -> bool:
         """Whether it has loaded none since: the driver has megabytes of code."""

@@ -32,14 +32,17 @@ ASK_AGAIN_S = 5.0  # at boards that no process of the job held, once it holds on
 
 
 class _Known(NamedTuple):
-    """What does not change of a GPU. facts: fields of GpuUse. shares: what tells those of the time since the look
-    before; None, and why each is unknown, where it has no such counters. missing: why facts are unknown.
-    """
+    """What does not change of a GPU."""
 
     facts: dict[str, Any]
+    """Fields of GpuUse."""
     shares: gpm.ReadShares | None
+    """What tells shares of the time since the look before; None, and why each is unknown, where it has no such
+    counters.
+    """
     unknown: dict[str, str]
     missing: dict[str, str]
+    """Why facts are unknown."""
 
 
 class GpuReader:

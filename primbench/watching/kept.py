@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 
 class Kept(NamedTuple):
-    """whole: None where the job ended before a second look. watched: None where watching itself was killed."""
+    """What a file of `primbench watch -o` holds."""
 
     job: Job
     whole: Stretch | None
+    """All that was watched; None where the job ended before a second look."""
     found: list[Hindrance]
     watched: Watched | None
+    """How it ended; None where watching itself was killed."""
 
 
 class _Line(msgspec.Struct):

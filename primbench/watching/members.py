@@ -23,13 +23,12 @@ Process = tuple[int, str]  # its number, and when it was started
 
 
 class Others(NamedTuple):
-    """Who belongs to a job though none of its processes started it.
-
-    join: whether this process does. may_come: whether any may still, where none is left.
-    """
+    """Who belongs to a job though none of its processes started it."""
 
     join: Callable[[int], bool]
+    """Whether the process of this number does."""
     may_come: Callable[[], bool]
+    """Whether any may still, where none is left."""
 
 
 class JobMembers:

@@ -34,51 +34,55 @@ On = Literal["cpu", "memory", "io"]
 
 
 class ThreadAt(NamedTuple):
-    """ran_s, waited_s: on a CPU, and for one. The others are None where the kernel does not tell."""
+    """A thread, counted since it was started. None is what the kernel does not tell."""
 
     ran_s: float
+    """Time on a CPU."""
     waited_s: float
+    """Time for which it waited for a CPU."""
     name: str | None
     migrations: int | None
     switches: int | None
 
 
 class ProcessAt(NamedTuple):
-    """Counted since it was started. swapped_bytes: of it, now. libraries_bytes: code that it has mapped, but for its
-    program's. read_bytes, written_bytes: from and to disks.
-
-    parent: who started it. command: its words, of which a process that was forked has its parent's. kernel_time_s: of
-    cpu_time_s, system calls and page faults. ended_*: the same of those that it started and that have ended, and of
-    what these had started.
+    """A process, counted since it was started; ended_* are the same of those that it started and that have ended, and
+    of what these had started.
     """
 
     parent: int
+    """Number of the process that started it."""
     command: str | None
+    """Its words, of which a process that was forked has its parent's."""
     cpu_time_s: float
     kernel_time_s: float
+    """What of ``cpu_time_s`` went into system calls and page faults."""
     ended_cpu_time_s: float
     ended_kernel_time_s: float
     minor_faults: int
     major_faults: int
     memory_bytes: int | None
     swapped_bytes: int | None
+    """Bytes of it that are swapped out now."""
     libraries_bytes: int | None
+    """Code that it has mapped, but for its program's."""
     read_bytes: int | None
+    """Bytes read from disks."""
     written_bytes: int | None
+    """Bytes written to disks."""
     threads: dict[str, ThreadAt]
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """time_s: by time.monotonic(). waiting_s: in which tasks of the job's control group or machine waited, by what for.
-
-    throttling: of its control groups, by cpu.stat file. The next two are of these, too. None is unknown, with the
-    reason in ``missing``.
-    """
+    """The counters of a job at one moment. None is unknown, with the reason in ``missing``."""
 
     time_s: float
+    """When it is, by time.monotonic()."""
     processes: dict[int, ProcessAt]
     throttling: dict[str, Throttling] | None
+    """Throttling of its control groups, by cpu.stat file; the numbers of bytes below are of these groups, too."""
     waiting_s: dict[On, float | None]
+    """Time in which tasks of the job's control group or machine waited, by what for."""
     reread_bytes: int | None
     swapped_in_bytes: int | None
     missing: dict[str, str]

@@ -37,18 +37,21 @@ MOST_LOOKED_AT = 16  # threads, of which a look takes 6 us each
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What watching itself took. cpu_time_s: of the watching process, while it watched."""
+    """What watching itself took."""
 
     cpu_time_s: Seconds
+    """CPU time of the watching process, while it watched."""
     duration_s: Seconds
     samples: Whole
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
-    """What there was to see. ended: whether the job did. whole: None where it ended before a second look at it."""
+    """What there was to see."""
 
     ended: bool
+    """Whether the job ended."""
     whole: Stretch | None
+    """All that was watched; None where it ended before a second look at it."""
     cost: Cost
 
 

@@ -27,11 +27,12 @@ _OF_RUNTIMES = re.compile(r"(NVIDIA|PRIMBENCH)_.+")  # they read these, and may 
 
 
 class Outside(NamedTuple):
-    """This process, for what is judged by it. None is unknown. seccomp_filters: that it stands behind itself."""
+    """This process, for what is judged by it. None is unknown."""
 
     is_root: bool
     namespaces: dict[str, str] | None
     seccomp_filters: int | None
+    """Filters of system calls that it stands behind itself."""
     cgroup_version: str | None
 
 

@@ -30,15 +30,8 @@ WorkerPurpose = Literal["time", "trace", "neighbour"]
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """backend and device left None are chosen by the worker, the backend among the candidates.
-
-    ranks: processes that its cases take, this one being rank 0; device is then its own. peers: sockets it inherits,
-    by descriptor, one to each further rank in their order. address: the host by which those reach it. network: that
-    they are to make between them; None for the one that is there. sharing: of the ranks, those that no launcher has
-    given CPUs and threads of their own, this one included.
-    hands_in_gpus: whether a container is given this machine's GPUs.
-    kernels: files with primitives and kernels beside primbench's own, path and SHA-256. neighbour: what it calls over
-    and over, with that purpose.
+    """What a worker is started for. Backend and device left None are chosen by the worker, the backend among the
+    candidates.
     """
 
     protocol_version: int = PROTOCOL_VERSION
@@ -48,13 +41,21 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     placement: Placement = Placement()
     purpose: WorkerPurpose = "time"
     ranks: int = 1
+    """Processes that its cases take, this one being rank 0; device is then its own."""
     sharing: int = 1
+    """How many of the ranks no launcher has given CPUs and threads of their own, this one included."""
     peers: tuple[int, ...] = ()
+    """Sockets it inherits, by descriptor, one to each further rank in their order."""
     address: str = "127.0.0.1"
+    """The host by which those reach it."""
     network: NetworkKind | None = None
+    """The network that they are to make between them; None for the one that is there."""
     hands_in_gpus: bool = False
+    """Whether a container is given this machine's GPUs."""
     kernels: dict[str, str] = {}
+    """Files with primitives and kernels beside primbench's own, path and SHA-256."""
     neighbour: Neighbour | None = None
+    """What it calls over and over, with that purpose."""
 
 
 class Enlist(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +67,7 @@ class Enlist(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """phases_s: of its start, from its first line on, as Worker has them."""
+    """A worker has started."""
 
     pid: int
     backend: str
@@ -75,40 +76,43 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     placement: EffectivePlacement
     versions: dict[str, str]
     phases_s: dict[str, float] = {}
+    """Phases of its start, from its first line on, as Worker has them."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The worker cannot work as asked. placement: it is the place that cannot be had, not the backend.
-
-    asked, are_together: what of the place, as PlacementError has it.
-    """
+    """The worker cannot work as asked."""
 
     reason: str
     placement: bool
+    """Whether it is the place that cannot be had, not the backend."""
     asked: dict[str, Any] = {}
+    """What of the place, as PlacementError has it."""
     are_together: bool = False
+    """Whether these are refused together, as PlacementError has it."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """in_turn: with workers of other arms that time the same case. cpu: on which all of them call; None for any.
-
-    others_follow: whether more of them begin after this one, before any of them samples. shares_s: metric -> how long
-    each samples it. known: of its check.
-    """
+    """A case for a worker."""
 
     case: Case
     in_turn: bool = False
+    """Whether in turn with workers of other arms that time the same case."""
     cpu: int | None = None
+    """The CPU on which all of them call; None for any."""
     others_follow: bool = False
+    """Whether more of them begin after this one, before any of them samples."""
     shares_s: dict[str, float] = {}
+    """Metric -> how long each samples it."""
     known: KnownOfCase = NOTHING_KNOWN
+    """What is known of its check."""
 
 
 class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Do of the next case what takes the host alone. together: how many workers do so at the same time, with this."""
+    """Do of the next case what takes the host alone."""
 
     case: Case
     together: int
+    """How many workers do so at the same time, with this."""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -116,9 +120,10 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class TurnOver(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """It is another worker's turn. done: this one has enough samples of the metric that is being sampled."""
+    """It is another worker's turn."""
 
     done: bool
+    """Whether this one has enough samples of the metric that is being sampled."""
 
 
 class Sampled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -126,9 +131,10 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Go(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The next turn. all_done: on to the next metric."""
+    """The next turn."""
 
     all_done: bool
+    """Whether all are done with it, and go on to the next metric."""
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -143,16 +149,14 @@ class Called(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What became of a case: a measurement from a timing worker, a trace from a tracing one, or a reason.
-
-    later: where the worker's place was not as it was at its start, once the case was over.
-    """
+    """What became of a case: a measurement from a timing worker, a trace from a tracing one, or a reason."""
 
     status: Literal["ok", "skipped", "failed"]
     reason: str | None = None
     measurement: Measurement | None = None
     trace: Trace | None = None
     later: Later | None = None
+    """Where the worker's place was not as it was at its start, once the case was over."""
 
 
 Answer = Ready | Refusal | Prepared | TurnOver | Sampled | Called | Outcome

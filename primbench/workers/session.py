@@ -36,11 +36,12 @@ if TYPE_CHECKING:
 
 
 class _Running(NamedTuple):
-    """A worker that runs. number: of its Worker line, once that has been made."""
+    """A worker that runs."""
 
     start: Start
     worker: WorkerProcess
     number: int | None = None
+    """Number of its Worker line, once that has been made."""
 
 
 class Session:

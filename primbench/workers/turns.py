@@ -23,15 +23,15 @@ class TakesTurns(Protocol):
 
 @dataclass
 class _Turns:
-    """Those of one worker. metrics: how many it has done. done: whether it has enough samples of the next.
-
-    is_sampled: whether it takes no more of them.
-    """
+    """The turns of one worker."""
 
     worker: TakesTurns
     metrics: int = 0
+    """How many metrics it has done."""
     done: bool = False
+    """Whether it has enough samples of the next metric."""
     is_sampled: bool = False
+    """Whether it takes no more of them."""
     active_s: float = 0.0
     outcome: Outcome | None = None
 
