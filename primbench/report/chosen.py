@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from primbench.errors import InvalidRequest, near
-from primbench.measurement import Samples
-from primbench.report.columns import PLACES, Noise, columns_of
+from primbench.report.columns import PLACES, Noise, columns_of, number_of
 from primbench.report.layout import ROW
 from primbench.report.table import of_primitives
 from primbench.units import parse_counts
@@ -95,22 +94,19 @@ def in_order(records: Sequence[Record], heading: str, yardsticks: Sequence[Yards
         headings |= columns.keys()
         values = columns.get(name, [None] * len(group))
         pairs = [(_key(value), record) for value, record in zip(values, group, strict=True)]
-        known = [pair for pair in pairs if pair[0] is not None]
-        found += [record for _, record in sorted(known, key=lambda pair: _comparable(pair[0]), reverse=falls)]
+        known = [(key, record) for key, record in pairs if key is not None]
+        found += [record for _, record in sorted(known, key=lambda pair: pair[0], reverse=falls)]
         found += [record for key, record in pairs if key is None]
     _check([name], headings)
     return found
 
 
-def _key(value: object) -> object:
-    if isinstance(value, Samples):
-        return value.median_s
-    return value.fraction if isinstance(value, Noise) else value
-
-
-def _comparable(key: object) -> Any:
-    """Numbers before words."""
-    return (0, key, "") if isinstance(key, int | float) else (1, 0, str(key))
+def _key(value: object) -> tuple[int, float, str] | None:
+    """Numbers before words; None of what is not known."""
+    number = number_of(value)
+    if number is not None:
+        return 0, number, ""
+    return None if value is None or isinstance(value, Noise) else (1, 0.0, str(value))
 
 
 def with_columns(tables: Sequence[Table], names: Sequence[str]) -> list[Table]:

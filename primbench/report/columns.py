@@ -182,6 +182,15 @@ class Noise:
         return f"{'!' * self.disturbed}{'*' * self.too_much}{format_percent(self.fraction)}"
 
 
+def number_of(value: object) -> float | None:
+    """By which a cell is sorted; None of what is no number."""
+    if isinstance(value, Samples):
+        return value.median_s
+    if isinstance(value, Noise):
+        return value.fraction
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
 def _rate_columns(records: Sequence[Record]) -> list[Column]:
     """FLOP/s where the primitive counts operations, else bytes/s; one prefix for the whole column."""
     measured = [record.measurement or Measurement() for record in records]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report.cautions import single
+from primbench.report.plain import named
 from primbench.report.verdicts import MOST_PAIRS
 from primbench.spec.naming import name_of
 from primbench.units import format_percent, percent_number
@@ -126,8 +127,7 @@ def _deviating(comparison: Comparison) -> Iterator[str]:
     found = comparison.deviations
     for place in dict.fromkeys(each.place for _, each in found):
         cases = list(dict.fromkeys(name_of(case) for case, each in found if each.place == place))
-        more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
-        yield f"wrong in a few bits in {place}: {cases[0]}{more}"
+        yield f"wrong in a few bits in {place}: {named(cases, most=1)}"
 
 
 def _refused(comparison: Comparison) -> Iterator[str]:

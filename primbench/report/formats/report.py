@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from primbench.measurement import Samples
-from primbench.report.columns import Noise
+from primbench.report.columns import number_of
 from primbench.report.document import Figure, Note, Section
 from primbench.report.plain import lines, printable
 
@@ -163,21 +162,13 @@ def _cells(column: Column) -> list[tuple[str, str | None]]:
 def _value(value: object) -> str | None:
     if value is None:
         return ""
-    number = _number(value)
+    number = number_of(value)
     return None if number is None else f"{number:.6g}"
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, Samples):
-        return value.median_s
-    if isinstance(value, Noise):
-        return value.fraction
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _look(column: Column) -> str:
     """Numbers stand at the right, long words are broken into lines."""
     known = [value for value in column.values if value is not None]
-    if known and all(_number(value) is not None for value in known):
+    if known and all(number_of(value) is not None for value in known):
         return "n"
     return "long" if max(map(len, column.cells()), default=0) > MOST_LETTERS else ""
