@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import click
 
@@ -82,11 +82,13 @@ class RequestArgument(_Marked, click.Argument):
         self.marks = frozenset(marks)
 
 
-class _Words(NamedTuple):
+class _Words:
     """How a field is typed: its parameters, and its value of theirs."""
 
-    parameters: Callable[[str], Sequence[click.Parameter]]
-    value: Callable[[str, Mapping[str, Any]], Any]
+    def __init__(
+        self, parameters: Callable[[str], Sequence[click.Parameter]], value: Callable[[str, Mapping[str, Any]], Any]
+    ) -> None:
+        self.parameters, self.value = parameters, value
 
 
 def option(*flags: str, group: str = "Options", default: Any = None, **attributes: Any) -> Any:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from primbench.dtypes import Array
 
 
-@dataclass(frozen=True)
 class Outputs:
     """Arrays of a backend that one call writes, such as several gradients."""
 
-    backend: Any
-    arrays: tuple[Any, ...]
+    def __init__(self, backend: Any, arrays: tuple[Any, ...]) -> None:
+        self.backend, self.arrays = backend, arrays
 
     def poison(self) -> None:
         for array in self.arrays:

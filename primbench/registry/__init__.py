@@ -156,7 +156,7 @@ def problem_class(primitive: str) -> type[Problem]:
         return found
     from primbench.problem import PROBLEMS
 
-    if primitive not in PROBLEMS and primitive in sources.folders():
+    if primitive not in PROBLEMS and sources.has_folder(primitive):
         importlib.import_module(f"{sources.PACKAGE}.{primitive}")
     if primitive not in PROBLEMS:
         known = summaries()

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 PACKAGE = "primbench.kernels"
 GROUP = PACKAGE  # of entry points
-_KERNEL = re.compile(r'^@kernel\(\s*"\w+",([^)]*)\)', re.MULTILINE)
-_WORD = re.compile(r'"(\w+)"')
+_KERNEL = r'(?m)^@kernel\(\s*"\w+",([^)]*)\)'  # compiled where it is used: a primitive's help does without
+_WORD = r'"(\w+)"'
 
 
 class PrimitiveFolder(NamedTuple):
@@ -38,6 +38,14 @@ def folders() -> dict[str, PrimitiveFolder]:
             with open(opened, encoding="utf-8") as file:
                 found[entry.name] = _read(entry.path, file.read())
     return found
+
+
+def has_folder(primitive: str) -> bool:
+    """Whether it is one of these, of which no other is read."""
+    if primitive.startswith("_") or not primitive.isidentifier():
+        return False
+    package = importlib.import_module(PACKAGE)
+    return any(os.path.isfile(os.path.join(folder, primitive, "__init__.py")) for folder in package.__path__)
 
 
 def _read(path: str, text: str) -> PrimitiveFolder:
@@ -73,8 +81,8 @@ def kernels_in(primitive: str) -> frozenset[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     for path in _files_in(primitive):
         with open(path, encoding="utf-8") as file:
-            for backends, _, name in (words.partition("name=") for words in _KERNEL.findall(file.read())):
-                found.update((backend, "".join(_WORD.findall(name))) for backend in _WORD.findall(backends))
+            for backends, _, name in (words.partition("name=") for words in re.findall(_KERNEL, file.read())):
+                found.update((backend, "".join(re.findall(_WORD, name))) for backend in re.findall(_WORD, backends))
     return frozenset(found)
 
 

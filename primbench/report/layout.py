@@ -242,10 +242,11 @@ def _cell_lines(cell: str, most: int) -> list[str]:
     ) or [""]
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The cells as wide as the widest of their column, all but the last right-aligned."""
+def aligned(rows: Sequence[Sequence[str]], *, is_list: bool = False) -> list[list[str]]:
+    """The cells as wide as the widest of their column, all but the last right-aligned, those of a list none."""
+    side = str.ljust if is_list else str.rjust
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [[*map(str.rjust, row[:-1], widths), row[-1].ljust(widths[-1])] for row in rows]
+    return [[*map(side, row[:-1], widths), row[-1].ljust(widths[-1])] for row in rows]
 
 
 def width() -> int:

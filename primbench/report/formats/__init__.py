@@ -12,23 +12,26 @@ import functools
 import importlib
 import importlib.util
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import ModuleType
 
     from primbench.report.document import Document
 
 
-class ReportFormat(NamedTuple):
-    """What a file tells of itself."""
+class ReportFormat:
+    """What a file tells of itself.
 
-    rank: int
-    name: str
-    writes: str
-    is_rare: bool
+    rank: the least is listed first. writes: what it is, in words. is_rare: whether few people use it.
+    """
+
+    def __init__(self, name: str, said: Mapping[str, str]) -> None:
+        self.name, self.rank, self.writes = name, int(said["RANK"]), said["WRITES"].strip('"')
+        self.is_rare = "IS_RARE" in said
 
     def write(self, document: Document) -> str | bytes:
         written: str | bytes = self._module().write(document)
@@ -48,12 +51,12 @@ class ReportFormat(NamedTuple):
 def known() -> dict[str, ReportFormat]:
     """Name -> format, in the order of their ranks."""
     entries = [entry for folder in __path__ for entry in os.scandir(folder) if entry.name.endswith(".py")]
-    found = sorted(_read(entry) for entry in entries if not entry.name.startswith("_"))
-    return {each.name: each for each in found}
+    found = [_read(entry) for entry in entries if not entry.name.startswith("_")]
+    return {each.name: each for each in sorted(found, key=lambda each: (each.rank, each.name))}
 
 
 def _read(entry: os.DirEntry[str]) -> ReportFormat:
     with open(entry.path, encoding="utf-8") as file:
         parts = [line.rstrip().partition(" = ") for line in file]
     said = {name: value for name, equals, value in parts if equals and name.isupper()}
-    return ReportFormat(int(said["RANK"]), entry.name.removesuffix(".py"), said["WRITES"].strip('"'), "IS_RARE" in said)
+    return ReportFormat(entry.name.removesuffix(".py"), said)

@@ -36,7 +36,8 @@ def of_table(table: Table) -> str:
 
 
 def _grid(table: Table) -> str:
-    rows = aligned([[*map(markdown, row)] for row in (table.headings, *table.rows)])
-    *right, left = ["-" * (len(cell) + 1) for cell in rows[0]]
+    rows = aligned([[*map(markdown, row)] for row in (table.headings, *table.rows)], is_list=table.is_list)
+    *before, last = ["-" * (len(cell) + 1) for cell in rows[0]]
+    sides = [f"|:{dashes}" if table.is_list else f"|{dashes}:" for dashes in before]
     headings, *lines = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([headings, "".join(f"|{dashes}:" for dashes in right) + f"|:{left}|", *lines])
+    return "\n".join([headings, f"{''.join(sides)}|:{last}|", *lines])

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from primbench.compare.pairs import compare
 from primbench.report import comparison, layout, table, text
-from primbench.report.document import typed
+from primbench.report.document import Document, Note, Section, Table, typed
+from primbench.report.formats import known
 from primbench.results import file as results_file
 
 ROOT = Path(__file__).parents[3]
@@ -81,3 +82,23 @@ def test_what_all_rows_share_stands_above_them() -> None:
 def test_no_word_of_a_command_is_in_two_lines(command: list[str], most: int) -> None:
     pasted = layout.wrapped("fix:", most, typed(command)).replace(" \\\n  ", " ")
     assert ["fix:", *command] == shlex.split(pasted)
+
+
+def test_a_list_is_written_without_headings_that_say_nothing() -> None:
+    place = Table.listed("limits", [("cpus", "0-3", "cpuset"), ("  note", "a|b")], ("", "", ""), [Note("so it is")])
+    code = Note("# *all* of it\nulimit -l", "code")
+    document = Document("place", None, lambda: [Section("", [place]), Section("", [code])])
+    assert "limits\n  cpus    0-3  cpuset\n    note  a|b\nso it is\n\n# *all* of it\nulimit -l\n" == text.write(
+        document
+    )
+    written = str(known()["markdown"].write(document))
+    assert "|:-------|:-----|:-------|\n| cpus   | 0-3  | cpuset |\n|   note | a\\|b |        |" in written
+    assert written.endswith("\n    # *all* of it\n    ulimit -l\n\n")
+    page = str(known()["report"].write(document))
+    assert ("<pre># *all* of it\nulimit -l</pre>" in page, "<thead>" in page) == (True, False)
+
+
+def test_a_list_of_nothing_is_its_title() -> None:
+    document = Document("", None, lambda: [Section("", [Table.listed("same stack: yes", [])])])
+    assert "same stack: yes\n" == text.write(document)
+    assert "**same stack: yes**\n" == known()["markdown"].write(document)
