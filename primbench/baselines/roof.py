@@ -34,10 +34,12 @@ def needed(cases: Sequence[Case]) -> list[Entry]:
 
 @dataclass(frozen=True)
 class Roof:
-    """measured: device and bound -> FLOP/s or bytes/s. known: device -> its datasheet."""
+    """What devices can do at most: measured, and by their datasheets."""
 
     measured: dict[tuple[str, Bound], float]
+    """Device and bound -> FLOP/s or bytes/s."""
     known: dict[str, Datasheet]
+    """Device -> its datasheet."""
 
     def figures(self, record: Record) -> dict[str, float | None]:
         bound = _bound(record.case)

@@ -99,16 +99,16 @@ def _cpus_used(whole: Stretch) -> str:
 
 
 class _Wait(NamedTuple):
-    """Of the thread that waited longest, but for what the quota took. cpus: of all that wait much.
-
-    there: threads that may run on these, wanted: how many CPUs these wanted together.
-    """
+    """What held up the thread that waited longest, but for what the quota took."""
 
     thread: ThreadUse
     share: float
     cpus: set[int]
+    """CPUs of all threads that wait much."""
     there: list[ThreadUse | Unlisted]
+    """Threads that may run on these CPUs."""
     wanted: float
+    """How many CPUs these threads wanted together."""
 
     @property
     def is_for_own(self) -> bool:

@@ -28,10 +28,7 @@ LARGE_ENVIRONMENT_BYTES = 2**17  # 1.6 MB make a program start in 3 times as lon
 
 
 class Knob(NamedTuple):
-    """Variables that slow things down where they are set: what they do, and where their value is one that does so.
-
-    either_way: whether they can make things faster, too.
-    """
+    """Variables that slow things down where they are set: what they do, and where their value is one that does so."""
 
     names: tuple[str, ...]
     does: str
@@ -39,6 +36,7 @@ class Knob(NamedTuple):
     severity: Severity
     slows: tuple[Activity, ...]
     either_way: bool = False
+    """Whether they can make things faster, too."""
 
 
 _ON = {"1", "true", "yes", "on", "y"}

@@ -50,12 +50,10 @@ class CaptureRequest(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """suite: its text, with how many calls, distinct ones, and such as cannot be made again, how many calls its entries
-    make (parts), how many graphs of operators torch had compiled, and how many CUDA graphs were replayed; else error,
-    exit_code.
-    """
+    """What became of a step that was to be captured: a suite, else ``error`` and ``exit_code``."""
 
     suite: str = ""
+    """Its text."""
     step: str = ""
     calls: int = 0
     distinct: int = 0

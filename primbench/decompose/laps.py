@@ -22,15 +22,15 @@ _OF_AUTOGRAD = "autograd::"  # what evaluates a node, of which operators are a p
 
 
 class Lap(NamedTuple):
-    """A step. waited_s: for its data, while it is loaded by this process or by others. queued_s: for a CPU, by the
-    thread that makes steps; None where the kernel does not count it. module_calls: how many it made of outermost
-    modules, by their kind.
-    """
+    """A step of a script, timed as it ran."""
 
     seconds: float
     waited_s: float
+    """Time that it waited for its data, while it is loaded by this process or by others."""
     queued_s: float | None
+    """Time that it waited for a CPU, by the thread that makes steps; None where the kernel does not count it."""
     module_calls: Counter[str]
+    """How many calls it made of outermost modules, by their kind."""
 
 
 class Laps:

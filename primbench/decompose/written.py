@@ -42,27 +42,31 @@ OF_GROUPS = ("_c10d_functional.", "symm_mem.")
 
 @dataclass
 class CapturedStep:
-    """A captured step; ``write()`` makes a suite of it.
-
-    of: whose it is and where it begins and ends, in words. calls: in their order. torch: its version. threads: of its
-    pool, as many as compute an operator on the CPU; None is not known. laps: steps like it that were not captured, as
-    they ran; inside_s: how long of others passed inside operators; place: where. module_calls: of outermost modules, by
-    their kind, in the step. compiled: how many graphs of operators torch had compiled, which under capture run operator
-    by operator. cuda_graphs: how many it replayed. whole: a problem that is the step; None where there is none.
-    """
+    """A captured step; ``write()`` makes a suite of it."""
 
     of: str = "a step"
+    """Whose step it is and where it begins and ends, in words."""
     calls: list[Call] = field(default_factory=list)
+    """Its calls, in their order."""
     settings: Settings = field(default_factory=Settings)
     torch: str = ""
+    """Version of torch."""
     threads: int | None = None
+    """Threads of torch's pool, as many as compute an operator on the CPU; None is not known."""
     laps: list[Lap] = field(default_factory=list)
+    """Steps like it that were not captured, as they ran."""
     place: StepPlace = field(default_factory=StepPlace)
+    """Where it ran."""
     inside_s: list[float] = field(default_factory=list)
+    """How long of other steps passed inside operators."""
     module_calls: Counter[str] = field(default_factory=Counter)
+    """Calls of outermost modules, by their kind, in the step."""
     compiled: int = 0
+    """How many graphs of operators torch had compiled, which under capture run operator by operator."""
     cuda_graphs: int = 0
+    """How many CUDA graphs it replayed."""
     whole: Problem | None = None
+    """A problem that is the step; None where there is none."""
 
     @property
     def unlike(self) -> int:

@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 
 
 class FollowerCommand(msgspec.Struct, frozen=True):
-    """From the leader. number: which rank it is about, counted from 1. status: what a follower is to exit with."""
+    """What the leader has a follower do."""
 
     kind: Literal["start", "stop", "exit"]
     number: int = 0
+    """Which rank it is about, counted from 1."""
     status: int = 0
+    """What a follower is to exit with."""
 
 
 class Died(msgspec.Struct, frozen=True):

@@ -38,13 +38,11 @@ class Challenge(msgspec.Struct, frozen=True):
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """Message of a follower: which rank it is, its own random string, and its proof of the secret.
-
-    number: of the command to start ranks that it answers; 0 from the follower itself.
-    """
+    """Message of a follower: which rank it is, its own random string, and its proof of the secret."""
 
     rank: int
     number: int
+    """Number of the command to start ranks that it answers; 0 from the follower itself."""
     drawn: str
     proof: str
 
@@ -85,11 +83,12 @@ def meet(
 
 @dataclass
 class _Guest:
-    """Who has come, and has until the deadline to say who it is. said: of that, so far."""
+    """Who has come, and has until the deadline to say who it is."""
 
     drawn: str
     deadline: float
     said: bytes = b""
+    """What it has said so far."""
 
 
 class _Guests:

@@ -37,31 +37,32 @@ _PORTS = range(20_000, 32_000)  # below those that Linux hands out itself
 
 @dataclass(frozen=True)
 class Launched:
-    """A process among those of one launch. local_size: how many of them are on this host; None is not known."""
+    """A process among those of one launch."""
 
     launcher: str
     rank: int
     size: int
     local_rank: int
     local_size: int | None
+    """How many of them are on this host; None is not known."""
 
 
 @dataclass(frozen=True)
 class World:
-    """The processes of one launch, of which this is one.
-
-    address, port: where rank 0 waits for the others. secret: what they have in common, to know each other by. come_s:
-    within which they have to be there.
-    """
+    """The processes of one launch, of which this is one."""
 
     launcher: str
     rank: int
     size: int
     local_rank: int
     address: str
+    """Host on which rank 0 waits for the others."""
     port: int
+    """Port on which rank 0 waits."""
     secret: bytes
+    """What they have in common, to know each other by."""
     come_s: float = COME_S
+    """Time within which they have to be there."""
 
 
 def launched(variables: Mapping[str, str] = os.environ) -> Launched | None:

@@ -59,12 +59,7 @@ def run(
 
 @dataclass
 class _Pairs:
-    """A place is an arm with a backend and device. workers: the last one of each place. absent: why nothing runs there.
-
-    alone: why the processes of a pair cannot take turns, by backend, device and ranks. begun: the number of processes
-    that started before their block was known, None where none did. shared_out: cases, by identity, whose calls go to
-    threads on other CPUs in every arm, which takes a tenth of a second to find out.
-    """
+    """How the pairs of a study come along; a place is an arm with a backend and device."""
 
     session: Session
     study: Study
@@ -74,11 +69,18 @@ class _Pairs:
     share: Callable[[Case], Shares]
     may_begin: Callable[[Sequence[Case]], bool]
     workers: dict[tuple[str, str, str], Worker] = field(default_factory=dict)
+    """The last worker of each place."""
     absent: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    """Place -> why nothing runs there."""
     alone: dict[tuple[str, str, int], str] = field(default_factory=dict)
+    """Why the processes of a pair cannot take turns, by backend, device and ranks."""
     told: set[tuple[str, str]] = field(default_factory=set)
     begun: int | None = None
+    """The number of processes that started before their block was known, None where none did."""
     shared_out: set[bytes] = field(default_factory=set)
+    """Cases, by identity, whose calls go to threads on other CPUs in every arm, which takes a tenth of a second to find
+    out.
+    """
 
     def block(self, block: Block) -> Iterator[Worker | Record]:
         firsts = [cases[0] for cases in block.by_arm]

@@ -40,19 +40,20 @@ MINUTES = (1, 5)
 
 
 class KindOfCase(msgspec.Struct, frozen=True, kw_only=True):
-    """The cases of one primitive.
-
-    primitive: its name. metric: of its median case, the one that judges it. deviation: of the logarithm of the ratio in
-    a pair, the median over its cases. pair_s: seconds that a pair takes of these cases alone, starts included.
-    told: minutes -> the least difference that is found in four of five studies that last as long, as a share; None
-    where fewer than two pairs fit.
-    """
+    """The cases of one primitive."""
 
     primitive: str
+    """Name of the primitive."""
     metric: str
+    """Metric of its median case, the one that judges it."""
     deviation: float
+    """Standard deviation of the logarithm of the ratio in a pair, the median over its cases."""
     pair_s: float
+    """Seconds that a pair takes of these cases alone, starts included."""
     told: dict[int, float | None]
+    """Minutes -> the least difference that is found in four of five studies that last as long, as a share; None where
+    fewer than two pairs fit.
+    """
 
     def needs_s(self, share: float) -> float | None:
         """Seconds in which a difference by this share is found in four of five studies; None of hours."""
@@ -64,17 +65,20 @@ class KindOfCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SelfTest(msgspec.Struct, frozen=True, kw_only=True):
-    """The host against itself. machine: what tells it from others. started_utc: when. pairs: of fresh processes.
-
-    false_alarms: of so many ways to call one process of each pair the host and the other one the host again, the share
-    by which some case is slower or faster. relabellings: how many ways.
-    """
+    """The host against itself."""
 
     machine: dict[str, str | int | None]
+    """Facts that tell the machine from others."""
     started_utc: str
+    """When it was measured."""
     pairs: int
+    """Pairs of fresh processes."""
     false_alarms: float
+    """Of so many ways to call one process of each pair the host and the other one the host again, the share by which
+    some case is slower or faster.
+    """
     relabellings: int
+    """How many ways there are to swap the processes of pairs."""
     kinds: list[KindOfCase]
 
 

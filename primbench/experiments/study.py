@@ -69,14 +69,14 @@ def check_arms(arms: Sequence[Arm]) -> None:
 
 
 class Block(NamedTuple):
-    """Cases that one process of each arm serves, all of which take turns, as far as they tell, or none.
-
-    by_arm: of each arm, in the order in which arms begin, the same cases in the same order. following: where the study
-    looks at its verdicts next, the first case of each arm in a pair that may follow: its processes start meanwhile.
-    """
+    """Cases that one process of each arm serves, all of which take turns, as far as they tell, or none."""
 
     by_arm: list[list[Case]]
+    """Cases of each arm, in the order in which arms begin, the same cases in the same order."""
     following: Sequence[Case] = ()
+    """Where the study looks at its verdicts next, the first case of each arm in a pair that may follow: its processes
+    start meanwhile.
+    """
 
 
 def plan(arms: Sequence[Arm], cases: Sequence[Case], pairs: Iterable[int], seed: int) -> list[Block]:

@@ -34,14 +34,14 @@ LOOKS_CONFIDENCE = 1 - (1 - CONFIDENCE) / 2  # Bonferroni: each GPU is compared 
 
 
 class Axes(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes of the experiment. first_touch: why memory cannot be bound to a node; None where it can.
-
-    Memory that cannot be bound is on the node of the thread that touches it first, and of no other.
-    """
+    """The nodes of the experiment."""
 
     cpu_nodes: list[int]
     memory_nodes: list[int]
     first_touch: str | None = None
+    """Why memory cannot be bound to a node; None where it can. Memory that cannot be bound is on the node of the thread
+    that touches it first, and of no other.
+    """
 
     def refusal(self, cpu_node: int, memory_node: int | None) -> str | None:
         """Why there can be no such cell, if so."""
@@ -51,31 +51,34 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """A thread on one node, its memory on another (None: there is none to place).
-
-    times_s: round -> seconds, the median of that round's process: of a call, or of one load of a chase.
-    median_s and bytes_per_s: of the rounds. ratio: of the time to that of the nearest cell, round by round, with its
-    95 % interval; None for the nearest itself. reason: why there is no time, or none of some rounds.
-    disturbed: round -> what disturbed it, in words, of those that have a time.
-    """
+    """A thread on one node, its memory on another (None: there is none to place)."""
 
     cpu_node: int
     memory_node: int | None
     times_s: dict[int, float]
+    """Round -> seconds, the median of that round's process: of a call, or of one load of a chase."""
     median_s: float | None = None
+    """Median of the rounds."""
     bytes_per_s: float | None = None
+    """Rate at that median."""
     is_nearest: bool = False
     ratio: float | None = None
+    """Ratio of the time to that of the nearest cell, round by round, with its 95 % interval; None for the nearest
+    itself.
+    """
     ratio_low: float | None = None
     ratio_high: float | None = None
     reason: str | None = None
+    """Why there is no time, or none of some rounds."""
     disturbed: dict[int, list[str]] = {}
+    """Round -> what disturbed it, in words, of those that have a time."""
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of access, of KINDS, from every CPU node to every memory node. device: "cpu" or "cuda:N"."""
+    """One kind of access, of KINDS, from every CPU node to every memory node."""
 
     device: str
+    """"cpu" or "cuda:N"."""
     kind: str
     cells: list[Cell]
 
@@ -99,33 +102,35 @@ class NumaLook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nearness(msgspec.Struct, frozen=True, kw_only=True):
-    """Which memory node is near to a GPU, or to the CPUs of a node. subject: "cuda:N" or "CPU node N".
-
-    said: who -> the node that the system names, None where it names none. node: as measured, None with a reason.
-    initiators: of memory without CPUs, the nodes whose CPUs firmware names as nearest to it: no other node than these.
-    disagreement: of measurement and system, in words; None where nothing contradicts.
-    """
+    """Which memory node is near to a GPU, or to the CPUs of a node."""
 
     subject: str
+    """"cuda:N" or "CPU node N"."""
     said: dict[str, int | None]
+    """Who -> the node that the system names, None where it names none."""
     looks: list[NumaLook]
     node: int | None = None
+    """The near node as measured, None with a reason."""
     initiators: list[int] = []
+    """Where memory is without CPUs, the nodes whose CPUs firmware names as nearest to it: no other node than these."""
     reason: str | None = None
     disagreement: str | None = None
+    """Between measurement and system, in words; None where nothing contradicts."""
 
 
 class Affinity(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole experiment. missing: kind -> why it was not measured. caches_bytes: the last-level caches together."""
+    """The whole experiment."""
 
     axes: Axes
     rounds: int
     seed: int
     size_bytes: int
     caches_bytes: int
+    """Bytes of the last-level caches together."""
     nearness: list[Nearness]
     matrices: list[Matrix]
     missing: dict[str, str] = {}
+    """Kind -> why it was not measured."""
 
 
 def axes_of(topology: Topology) -> Axes:

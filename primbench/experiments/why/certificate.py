@@ -28,14 +28,13 @@ ONLY = 0.35
 
 
 class Judgement(NamedTuple):
-    """proof: of the set, or of what is left of it without differences that do nothing; with "proven" alone.
-
-    more_pairs: about how many would tell, of one that is open.
-    """
+    """What pairs say of a set of differences."""
 
     state: Literal["proven", "refuted", "open", "more"]
     proof: Proof | None = None
+    """The proof of the set, or of what is left of it without differences that do nothing; with "proven" alone."""
     more_pairs: int | None = None
+    """About how many pairs would tell, of one that is open."""
 
 
 class Certificate:

@@ -37,16 +37,18 @@ class Framing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Frame(NamedTuple):
-    """fast, slow: as they were asked about. base, whole: the same in one frame, between which settings are moved.
-
-    left_out: what of the slow place cannot be had in the frame, with the reason.
-    """
+    """Two places in one frame, between which single settings can be moved."""
 
     fast: Arm
+    """The fast place as it was asked about."""
     slow: Arm
+    """The slow place as it was asked about."""
     base: Arm
+    """The fast place in the frame."""
     whole: Arm
+    """The slow place in the frame."""
     left_out: dict[str, str]
+    """What of the slow place cannot be had in the frame, with the reason."""
 
     @property
     def others(self) -> list[Arm]:

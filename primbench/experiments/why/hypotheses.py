@@ -20,9 +20,10 @@ Term = tuple[int, int]
 
 
 class Kind(NamedTuple):
-    """Hypotheses with as many terms each. terms: of each hypothesis its terms, as indices of Hypotheses.terms."""
+    """Hypotheses with as many terms each."""
 
     terms: Array
+    """Each hypothesis's terms, as indices of Hypotheses.terms."""
     log_prior: Array
 
 

@@ -16,13 +16,12 @@ from primbench.spec.settings import SETTINGS
 
 
 class Ingredient(NamedTuple):
-    """One thing that a slow place has otherwise than a fast one, and that can be set by itself.
-
-    words: as the slow place has it. atoms: the values of an arm that it is.
-    """
+    """One thing that a slow place has otherwise than a fast one, and that can be set by itself."""
 
     words: str
+    """It in words, as the slow place has it."""
     atoms: tuple[Atom, ...]
+    """The values of an arm that it is."""
 
     @property
     def among(self) -> str | None:

@@ -84,12 +84,14 @@ class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asking(NamedTuple):
-    """How far an inquiry is. took_s: so far. suspects: the likeliest sets of ingredients, with probabilities."""
+    """How far an inquiry is."""
 
     round: Round
     took_s: float
+    """Seconds that it took so far."""
     pairs: int
     suspects: Sequence[tuple[Subset, float]]
+    """The likeliest sets of ingredients, with probabilities."""
 
 
 def inquire(measuring: Measuring, tell: Callable[[Asking], None]) -> tuple[Inquiry, BaseException | None]:

@@ -50,24 +50,27 @@ ALONE: Pairing = "one-after-the-other"
 
 @dataclass
 class Measuring:
-    """Answers rounds, by what a file holds of them, else by processes.
-
-    study: its first two arms are the fast and the slow place, the other two, if any, the same as they were asked about;
-    its cases are those that are looked at. found: grows by what is measured. ends_s: by when a pair has to
-    end, as one arm of the last took, in time.monotonic()'s seconds; those of the first looks are made in any case.
-    measures: whether anything may be run, and not only read. refused: subsets that cannot be asked for, and why.
-    """
+    """Answers rounds, by what a file holds of them, else by processes."""
 
     study: Study
+    """What is asked: its first two arms are the fast and the slow place, the other two, if any, the same as they were
+    asked about; its cases are those that are looked at.
+    """
     mixtures: Mixtures
     found: Results
+    """Results, which grow by what is measured."""
     writer: Writer | None
     timeout_s: float
     ends_s: float
+    """By when a pair has to end, as one arm of the last took, in time.monotonic()'s seconds; those of the first looks
+    are made in any case.
+    """
     measures: bool = True
+    """Whether anything may be run, and not only read."""
     verbose: bool = False
     tell: Callable[[str], None] = lambda sentence: None
     refused: dict[Subset, str] = field(default_factory=dict)
+    """Subsets that cannot be asked for, and why."""
     _arm_s: float = 0.0
 
     @cached_property

@@ -32,11 +32,14 @@ SCALES = (("excess", 0.7), ("log", 0.3))
 
 
 class Data(NamedTuple):
-    """Observations of the designs that have all of a base. logs: of seconds. pair, design: numbers of each."""
+    """Observations of the designs that have all of a base."""
 
     logs: Array
+    """Logarithms of seconds."""
     pair: Array
+    """Number of each observation's pair."""
     design: Array
+    """Number of each observation's design."""
     designs: list[Subset]
 
     @classmethod
@@ -55,30 +58,35 @@ class Data(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """Observations on one scale. noise: what a process's relative scatter is on it, observation by observation."""
+    """Observations on one scale."""
 
     name: str
     values: Array
     noise: Array
+    """What a process's relative scatter is on it, observation by observation."""
     effect: float
     log_jacobian: float
 
 
 class Scatter(NamedTuple):
-    """Relative standard deviations. own, shared: how many times as large each observation's and pair's variance is."""
+    """Relative standard deviations."""
 
     process: float
     pair: float
     own: Array
+    """How many times as large each observation's variance is."""
     shared: Array
+    """How many times as large each pair's variance is."""
 
 
 class Lead(NamedTuple):
-    """A likely hypothesis. share: of the probability. means: what its terms are thought to do, on a scale."""
+    """A likely hypothesis."""
 
     share: float
+    """Its share of the probability."""
     terms: tuple[int, ...]
     means: tuple[float, ...]
+    """What its terms are thought to do, on a scale."""
     scale: str
     causes: Subset
 
@@ -247,11 +255,14 @@ class Posterior:
 
 
 class Found(NamedTuple):
-    """Of all hypotheses, kind by kind, on one scale. log: of a multiple of the probability. terms, means: by kind."""
+    """What is known of all hypotheses, kind by kind, on one scale."""
 
     log: Array
+    """Logarithm of a multiple of the probability."""
     terms: list[Array]
+    """Terms of hypotheses, by kind."""
     means: list[Array]
+    """What these terms are thought to do, by kind."""
 
     def at(self, place: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
         for terms, means in zip(self.terms, self.means, strict=True):

@@ -35,11 +35,14 @@ if TYPE_CHECKING:
 
 
 class Worst(NamedTuple):
-    """fast, slow: two places of a study, as they were run. case: in which they differ most."""
+    """The case of a study in which two places differ most."""
 
     fast: Arm
+    """The fast place, as it was run."""
     slow: Arm
+    """The slow place, as it was run."""
     case: Case
+    """The case in which they differ most."""
 
 
 def worst(path: str, found: Results) -> Worst:
@@ -79,16 +82,16 @@ def _slowed(comparison: Comparison) -> Iterator[tuple[float, Decided]]:
 
 
 class Elsewhere(NamedTuple):
-    """A place that was recorded, as settings here.
-
-    arm: these. case: that was measured in it, by the method of there. times_s: by metric, in each process. left_out: in
-    words, what is otherwise here and no setting moves.
-    """
+    """A place that was recorded, as settings here."""
 
     arm: Arm
+    """Settings here that make such a place."""
     case: Case
+    """The case that was measured in it, by the method of there."""
     times_s: dict[str, list[float]]
+    """Metric -> seconds in each process."""
     left_out: list[str]
+    """What, in words, is otherwise here and no setting moves."""
 
 
 def elsewhere(path: str, found: Results, here: Environment, wanted: Collection[str]) -> Elsewhere:
