@@ -70,11 +70,10 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
         found: list[Record] = []
         failed_at: dict[bytes, int] = {}
         for record in self.records:
-            key = record.case.key()
-            place = failed_at.pop(key, len(found))
+            place = failed_at.pop(record.case.key(), len(found)) if failed_at else len(found)
             found[place : place + 1] = [record]
             if record.status == "failed":
-                failed_at[key] = place
+                failed_at[record.case.key()] = place
         return found
 
 
