@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     import click
 
 _FOLDER = os.path.dirname(__file__)
-# Patterns are compiled where they are used: a primitive's help waits for none of them.
-_FIRST = r'"""`primbench (\w+)`: (.+?)(?:""")?\n'
-_RANK = r"(?m)^RANK = (\d+)$"
 
 
 @functools.cache
@@ -56,6 +53,6 @@ def keeper(kind: str) -> tuple[str, ModuleType] | None:
 def _read(file: str) -> list[tuple[int, str, str]]:
     """Rank, name and summary; none where the file is of no command."""
     with open(os.path.join(_FOLDER, file), encoding="utf-8") as opened:
-        first = re.fullmatch(_FIRST, opened.readline())
-        rank = re.search(_RANK, opened.read()) if first else None
+        first = re.fullmatch(r'"""`primbench (\w+)`: (.+?)(?:""")?\n', opened.readline())
+        rank = re.search(r"(?m)^RANK = (\d+)$", opened.read()) if first else None
     return [(int(rank[1]), first[1], first[2])] if first and rank else []
