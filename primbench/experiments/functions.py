@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import queue
 import sys
-import threading
 import time as clock
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from primbench.compare.pairs import compare
 from primbench.devices import CPU, nth_gpu
 from primbench.environment.fingerprint import collect
 from primbench.errors import InvalidRequest
+from primbench.experiments.in_thread import InThread
 from primbench.numa import placement
 from primbench.problem import Problem, option
 from primbench.results.file import Results
@@ -32,21 +32,20 @@ from primbench.spec.study import IN_TURN, Study
 from primbench.timing.case import measure_on
 from primbench.timing.function import comparable, on_host, reference_of, with_inputs
 from primbench.timing.sampling import garbage_kept
-from primbench.timing.turns import InTurn
 from primbench.timing.verify import check_output
-from primbench.workers.calling import one_line
-from primbench.workers.protocol import Go, Outcome, Task, TurnOver
+from primbench.workers.protocol import Task
 from primbench.workers.turns import take_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
 
     from primbench.backends import Backend
     from primbench.compare.comparison import Comparison
     from primbench.measurement import Measurement
-    from primbench.problem import Array, Reference, Step
+    from primbench.problem import Array, Reference, Step, Value
+    from primbench.timing.turns import InTurn
 
 ROUNDS = 8
 """In each of which inputs are made anew, and so lie elsewhere in memory."""
@@ -111,10 +110,31 @@ def time(
 
     Raises BackendUnavailable, UnsupportedCase, and whatever the function raises.
     """
-    method = method or Method(cache="cold" if cache == "cold" else "hot")
-    place = _place_of(_call(function, setup)(), device)
-    with closing(best_available([place.backend], place.backend, place.device)) as backend:
-        return _timed(backend, function, setup, method)
+    with _opened(_call(function, setup)(), device) as backend:
+        return _timed(backend, function, setup, method or _usual(cache))
+
+
+def recorded(
+    name: str,
+    function: Callable[..., Any],
+    *,
+    setup: Callable[[], Any] | None = None,
+    device: str | None = None,
+    cache: str = "hot",
+    method: Method | None = None,
+    number: int = 0,
+) -> tuple[Record, Worker]:
+    """What time() finds, as a results file has it, by a name that stands for the function. number: of the worker."""
+    started, begun, method = _now(), clock.monotonic(), method or _usual(cache)
+    with _opened(_call(function, setup)(), device) as backend:
+        measured = _timed(backend, function, setup, method)
+        (worker,) = _workers(backend, [None], number)
+        case = _case(backend, name, method)
+    took_s = clock.monotonic() - begun
+    found = Record(
+        case=case, status="ok", measurement=measured, worker=number, started_utc=started, duration_s=took_s
+    )  # fmt: skip
+    return found, worker
 
 
 def versus(
@@ -146,9 +166,9 @@ def versus(
     calls = {name: _call(each, setup) for name, each in functions.items()}
     first, *_ = calls
     output = calls[first]()
-    place = _place_of(output, device)
-    method = replace(method or OF_A_ROUND, unit="process", cache="cold" if cache == "cold" else "hot")
-    with closing(best_available([place.backend], place.backend, place.device)) as backend:
+    method = replace(method or replace(OF_A_ROUND, cache=_usual(cache).cache), unit="process")
+    with _opened(output, device) as backend:
+        place = _Place(backend.name, str(backend.device))
         if check:
             reference = reference_of(on_host(output))
             for call in calls.values():
@@ -197,26 +217,48 @@ def _timed(
     return measure_on(backend, _Called(size), method, turns=turns, kernel=made)
 
 
-def _results(backend: Backend, names: list[str], method: Method, rounds: int) -> Results:
-    """The head of what such a study would write, with a worker for each of its arms: this process."""
-    first, *others = names
-    device, parameters = str(backend.device), {"function": first}
-    arms = [Arm(name=first), *(Arm(name=name, case={"function": name}) for name in others)]
-    case = Case(primitive="time", parameters=dict(parameters), backend=backend.name, device=device, method=method)
-    study = Study(
-        title="versus", arms=arms, cases=[case], pairs=rounds, pairing=IN_TURN, other_builds=True,
+def _usual(cache: str) -> Method:
+    return Method(cache="cold" if cache == "cold" else "hot")
+
+
+def _opened(output: Any, device: str | None) -> closing[Backend]:
+    """The backend of a function that returned this, closed at the end."""
+    place = _place_of(output, device)
+    return closing(best_available([place.backend], place.backend, place.device))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _case(backend: Backend, name: str, method: Method) -> Case:
+    parameters: dict[str, Value] = {"function": name}
+    return Case(
+        primitive="time", parameters=parameters, backend=backend.name, device=str(backend.device), method=method
     )  # fmt: skip
+
+
+def _workers(backend: Backend, arms: Sequence[Arm | None], first: int = 0) -> list[Worker]:
+    """This process, once for each arm. first: the number of the first one."""
     environment, versions = collect(gpus=backend.device.is_gpu), backend.versions()
     placed = placement.apply(Placement(), backend.device)
-    workers = [
+    return [
         Worker(
-            worker=number, pid=os.getpid(), backend=backend.name, device=device, environment=environment,
+            worker=number, pid=os.getpid(), backend=backend.name, device=str(backend.device), environment=environment,
             placement=placed, versions=versions, arm=arm,
         )
-        for number, arm in enumerate(arms)
+        for number, arm in enumerate(arms, first)
     ]  # fmt: skip
+
+
+def _results(backend: Backend, names: list[str], method: Method, rounds: int) -> Results:
+    """The head of what such a study would write, with a worker for each of its arms."""
+    first, *others = names
+    arms = [Arm(name=first), *(Arm(name=name, case={"function": name}) for name in others)]
+    case = _case(backend, first, method)
+    study = Study(title="versus", arms=arms, cases=[case], pairs=rounds, pairing=IN_TURN, other_builds=True)
     head = replace(header(["primbench.versus"], {}), study=study)
-    return Results(header=head, workers=workers, records=[])
+    return Results(header=head, workers=_workers(backend, arms), records=[])
 
 
 def _round(
@@ -231,8 +273,13 @@ def _round(
     assert study is not None
     (case,) = study.cases
     arms = list(enumerate(study.arms))[:: -1 if number % 2 else 1]
-    started, begun = datetime.now(UTC).isoformat(timespec="milliseconds"), clock.monotonic()
-    threads = [_InThread(place, functions[arm.name], setup, case.method) for _, arm in arms]
+    started, begun = _now(), clock.monotonic()
+
+    def measure(name: str, turns: InTurn) -> Measurement:
+        with closing(best_available([place.backend], place.backend, place.device)) as backend:
+            return _timed(backend, functions[name], setup, case.method, turns)
+
+    threads = [InThread(partial(measure, arm.name)) for _, arm in arms]
     own = [replace(case, arm=arm.name, process=number) for _, arm in arms]
     tasks = [Task(case=each, in_turn=True) for each in own]
     outcomes = take_turns(list(zip(threads, tasks, strict=True)), TIMEOUT_S)
@@ -245,45 +292,3 @@ def _round(
             status=outcome.status, reason=outcome.reason, measurement=outcome.measurement, worker=worker,
             started_utc=started, duration_s=clock.monotonic() - begun,
         )  # fmt: skip
-
-
-class _InThread:
-    """A function in a thread of its own, which takes turns as a worker's process does: all others wait meanwhile."""
-
-    def __init__(
-        self, place: _Place, function: Callable[..., Any], setup: Callable[[], Any] | None, method: Method
-    ) -> None:
-        self.raised: Exception | None = None
-        self._place, self._function, self._setup, self._method = place, function, setup, method
-        self._words, self._answers = queue.SimpleQueue[bool](), queue.SimpleQueue[TurnOver | Outcome]()
-
-    def turn(self, word: Task | Go, timeout_s: float, active_s: float) -> TurnOver | Outcome:
-        """What it answers once its turn is over."""
-        if isinstance(word, Go):
-            self._words.put(word.all_done)
-        else:
-            threading.Thread(target=self._run, daemon=True).start()
-        return self._answers.get(timeout=timeout_s)
-
-    def outcome(self, timeout_s: float, active_s: float) -> Outcome:
-        found = self._answers.get(timeout=timeout_s)
-        assert isinstance(found, Outcome)
-        return found
-
-    def end(self) -> None:
-        """A thread cannot be ended."""
-
-    def _run(self) -> None:
-        def give_away(done: bool) -> bool:  # noqa: FBT001 - as turns.GiveAway has it
-            self._answers.put(TurnOver(done=done))
-            return self._words.get()
-
-        name, device = self._place
-        try:
-            with closing(best_available([name], name, device)) as backend:
-                turns = InTurn(give_away, min(os.sched_getaffinity(0)))
-                measured = _timed(backend, self._function, self._setup, self._method, turns)
-            self._answers.put(Outcome(status="ok", measurement=measured))
-        except Exception as error:  # whatever a function raises, for the thread that asked
-            self.raised = error
-            self._answers.put(Outcome(status="failed", reason=one_line(error)))

@@ -34,7 +34,7 @@ causes
 experiments baselines
 report
 watching fleet decompose
-cli
+cli pytesting
 """
 LINE = {package: number for number, line in enumerate(ORDER.splitlines()) for package in line.split()}
 HEAVY = {
