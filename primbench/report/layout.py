@@ -242,11 +242,15 @@ def _cell_lines(cell: str, most: int) -> list[str]:
     ) or [""]
 
 
-def aligned(rows: Sequence[Sequence[str]], *, is_list: bool = False) -> list[list[str]]:
-    """The cells as wide as the widest of their column, all but the last right-aligned, those of a list none."""
-    side = str.ljust if is_list else str.rjust
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [[*map(side, row[:-1], widths), row[-1].ljust(widths[-1])] for row in rows]
+def tabulated(
+    rows: Sequence[Sequence[str]], format_name: str, headings: Sequence[str] = (), *, is_list: bool = False
+) -> str:
+    """As wide as the cells are, all columns but the last right-aligned, of a list none. format_name: of tabulate."""
+    from tabulate import tabulate
+
+    before = len(rows[0] if rows else headings) - 1
+    align = [*(["left" if is_list else "right"] * before), "left"]
+    return tabulate(rows, headers=headings, tablefmt=format_name, colalign=align, disable_numparse=True)
 
 
 def width() -> int:

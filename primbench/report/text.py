@@ -37,7 +37,7 @@ def _grid(table: Table) -> str:
     if most := layout.room():
         looks = [None, *map(_look, table.columns[-1].values)]
         return "\n".join(layout.fitted(layout.cells_of(rows, looks), most))
-    return "\n".join(layout.GAP.join(row).rstrip() for row in layout.aligned(rows))
+    return layout.tabulated(rows, "plain")  # which pads headings: a convolution's twenty would not fit a screen
 
 
 def _look(value: object) -> Look | None:

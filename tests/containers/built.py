@@ -40,13 +40,13 @@ SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # To fetch and compile them would be most of each build; click alone is fetched, by what is built.
 COPIED = (
     "numpy", "scipy", "pip", "pygments", "rich", "markdown-it-py", "mdurl", "ml_dtypes", "msgspec",
-    "packaging", "nvidia-ml-py",
+    "packaging", "threadpoolctl", "nvidia-ml-py",
 )  # fmt: skip
 UNUSED = {"tests"} | {  # of SciPy, whose sparse matrices and special functions are what primbench loads
     "cluster", "datasets", "fft", "fftpack", "integrate", "interpolate", "io", "ndimage", "odr", "optimize", "signal",
     "spatial", "stats",
 }  # fmt: skip
-OLD = "3.2.0"
+OLD = "0.9.0"
 RUNTIMES = ["podman", "docker", "charliecloud", "apptainer"]
 PRIMBENCH = (sys.executable, "-P", "-m", "primbench")
 
@@ -74,7 +74,7 @@ def index_of_packages() -> str:
 
 @pytest.fixture(scope="session")
 def base(work: Path) -> Path:
-    """The root file system of a small image with Python, pip and some packages from here, and an old threadpoolctl."""
+    """The root file system of a small image with Python, pip and some packages from here, and an old tabulate."""
     if find_spec("pip") is None:
         pytest.skip("module 'pip' is not installed, and it is put into the base")
     tree = work / "base"
@@ -82,7 +82,7 @@ def base(work: Path) -> Path:
     for name in COPIED:
         copy_package(name, packages, without=UNUSED if name == "scipy" else {"tests"})
     pip = [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
-    done([*pip, "--target", packages, f"threadpoolctl=={OLD}"], {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+    done([*pip, "--target", packages, f"tabulate=={OLD}"], {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
     compile_modules(packages)
     for source in filter(Path.exists, (CERTIFICATES, Path("/etc/os-release"))):
         put(tree, source)

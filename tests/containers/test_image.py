@@ -47,7 +47,7 @@ def test_the_command_that_it_prints_compares_host_and_image(found_by_runtime: Bu
 
 
 def test_what_the_base_brought_stays(found_by_runtime: Built) -> None:
-    code = "from importlib.metadata import version; print(version('threadpoolctl'))"
+    code = "from importlib.metadata import version; print(version('tabulate'))"
     name = found_by_runtime.image
     start = {
         "docker": ("docker", "run", "--rm", "--network=none", "--entrypoint=python3", name),

@@ -39,7 +39,7 @@ cli pytesting
 LINE = {package: number for number, line in enumerate(ORDER.splitlines()) for package in line.split()}
 HEAVY = {
     "cupti", "cupy", "llvmlite", "ml_dtypes", "numba", "numpy", "pandas", "PIL", "pynvml", "rich", "scipy",
-    "torch",
+    "tabulate", "torch",
 }  # fmt: skip
 
 

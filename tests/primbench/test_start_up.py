@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.wheel
 
 HEAVY = {
-    "cupti", "cupy", "llvmlite", "ml_dtypes", "numba", "numpy", "pandas", "pynvml", "rich", "scipy",
+    "cupti", "cupy", "llvmlite", "ml_dtypes", "numba", "numpy", "pandas", "pynvml", "rich", "scipy", "tabulate",
     "threadpoolctl", "torch",
 }  # fmt: skip
 

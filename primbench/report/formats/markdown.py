@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.report.document import Table
-from primbench.report.layout import aligned
+from primbench.report.layout import tabulated
 from primbench.report.plain import lines, markdown, paragraph
 
 if TYPE_CHECKING:
@@ -36,8 +36,5 @@ def of_table(table: Table) -> str:
 
 
 def _grid(table: Table) -> str:
-    rows = aligned([[*map(markdown, row)] for row in (table.headings, *table.rows)], is_list=table.is_list)
-    *before, last = ["-" * (len(cell) + 1) for cell in rows[0]]
-    sides = [f"|:{dashes}" if table.is_list else f"|{dashes}:" for dashes in before]
-    headings, *lines = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([headings, f"{''.join(sides)}|:{last}|", *lines])
+    headings, *rows = ([*map(markdown, row)] for row in (table.headings, *table.rows))
+    return tabulated(rows, "pipe", headings, is_list=table.is_list)

@@ -103,7 +103,7 @@ def test_is_quick_to_import_and_imports_no_framework() -> None:
         "import sys; from primbench.cli.doctor import command\n"
         "try: command([])\n"
         "except SystemExit: pass\n"
-        "print(sorted({'numpy', 'torch', 'cupy', 'numba', 'scipy'} & sys.modules.keys()))"
+        "print(sorted({'numpy', 'torch', 'cupy', 'numba', 'scipy', 'tabulate'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert "[]" == done.stdout.splitlines()[-1]

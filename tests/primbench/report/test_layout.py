@@ -92,7 +92,7 @@ def test_a_list_is_written_without_headings_that_say_nothing() -> None:
         document
     )
     written = str(known()["markdown"].write(document))
-    assert "|:-------|:-----|:-------|\n| cpus   | 0-3  | cpuset |\n|   note | a\\|b |        |" in written
+    assert "|:-----|:-----|:-------|\n| cpus | 0-3  | cpuset |\n| note | a\\|b |        |" in written
     assert written.endswith("\n    # *all* of it\n    ulimit -l\n\n")
     page = str(known()["report"].write(document))
     assert ("<pre># *all* of it\nulimit -l</pre>" in page, "<thead>" in page) == (True, False)
