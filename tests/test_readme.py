@@ -20,6 +20,7 @@ from primbench.cli import main
 from primbench.cli.primitive import MeasurePrimitive
 from primbench.cli.problem import entries_of, in_words
 from primbench.compare.pairs import compare
+from primbench.pytesting import AGAINST, FAIL_ABOVE, SAVE
 from primbench.registry import primitives
 from primbench.report.headline import headline
 from primbench.results import file as results_file
@@ -144,6 +145,7 @@ def test_options_named_in_the_prose_exist() -> None:
     there = {flag for command in known if command for option in command.params for flag in option.opts} | {
         "--help",
         "--help-all",
+        *(SAVE, AGAINST, FAIL_ABOVE),
     }
     assert set(re.findall(r"`(--?[a-z][a-z-]*)", PROSE)) <= there | OF_OTHERS
 

@@ -17,7 +17,7 @@ from primbench.backends import best_available
 from primbench.compare.pairs import compare
 from primbench.devices import CPU, nth_gpu
 from primbench.environment.fingerprint import collect
-from primbench.errors import InvalidRequest
+from primbench.errors import InvalidRequest, VerificationError
 from primbench.experiments.in_thread import InThread
 from primbench.numa import placement
 from primbench.problem import Problem, option
@@ -170,15 +170,26 @@ def versus(
     with _opened(output, device) as backend:
         place = _Place(backend.name, str(backend.device))
         if check:
-            reference = reference_of(on_host(output))
-            for call in calls.values():
-                check_output(backend, _Called(), comparable(backend, call), reference)
+            _check(backend, list(calls.values()), output)
         found = _results(backend, [*functions], method, rounds)
     with garbage_kept():
         for number in range(rounds):
             found.records.extend(_round(found, place, functions, setup, number))
     compared = compare(found)
     return replace(compared, notes=[*compared.notes, IN_ONE_PROCESS])
+
+
+def _check(backend: Backend, calls: Sequence[Callable[[], Any]], output: Any) -> None:
+    """Raises VerificationError where one returns something else. output: what it has to be."""
+    first = next(iter(output), None) if isinstance(output, tuple | list) else output
+    if hasattr(first, "dtype"):
+        reference = reference_of(on_host(output))
+        for call in calls:
+            check_output(backend, _Called(), comparable(backend, call), reference)
+        return
+    for call in calls:
+        if (found := call()) != output:
+            raise VerificationError(f"wrong result: {found!r:.60}, and the first one returns {output!r:.60}")
 
 
 def _call(function: Callable[..., Any], setup: Callable[[], Any] | None) -> Callable[[], Any]:

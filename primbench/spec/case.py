@@ -91,6 +91,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
         Raises InvalidRequest for what it has not, and for values that make no problem.
         """
+        if not changes:
+            return self
         own = {name: str(changes.get(name, self.value_of(name))) for name in OWN}
         own["kernel"] = own["kernel"].removeprefix(USUAL)
         if own["kernel"] not in kernels_of(self.primitive, own["backend"]):

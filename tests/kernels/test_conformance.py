@@ -148,7 +148,11 @@ BESIDE = [
 def test_a_kernel_beside_the_usual_one_agrees_with_the_reference(
     primitive: str, name: str, kind: str, kernel: str, backends: dict[tuple[str, str], Backend]
 ) -> None:
-    """In the first problem that it serves: torch.compile takes seconds for each."""
+    """In the first problem that it serves: torch.compile takes seconds for each.
+
+    It imports distutils, which setuptools, by which other tests of this process build wheels, wants to be there before.
+    """
+    pytest.importorskip("setuptools", reason="setuptools is not installed, and comes with torch")
     backend = backend_or_skip(backends, name, kind)
     for problem in examples(primitives()[primitive], backend.device):
         inputs = inputs_of(problem, np.random.default_rng(7))

@@ -44,7 +44,7 @@ def test_nothing_of_it_fails(backend: str, invoke: Callable[..., Result]) -> Non
     asked = [problem.primitive for problem in on_a_cpu("quick")]
     assert sorted((name, "ok" if backend in backends_of(name) else "skipped") for name in asked) == sorted(cases)
     assert 0 == result.exit_code
-    assert {name for name in primitives() if "numpy" in backends_of(name)} == set(asked)
+    assert {name for name in primitives() if "numpy" in backends_of(name) and name != "time"} == set(asked)
 
 
 QUICK_STUDIES = ("containers", "numa", "shared")  # the others are of whole models, and take minutes

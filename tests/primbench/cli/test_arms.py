@@ -30,7 +30,8 @@ def test_every_runtime_is_listed_with_what_it_can_set(invoke: Callable[..., Resu
     assert "cpus" not in rows["charliecloud"]
 
 
-def test_what_is_not_installed_is_said_to_be(invoke: Callable[..., Result]) -> None:
+def test_what_is_not_installed_is_said_to_be(invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     found = invoke("arms").stdout
     for program in ("docker", "podman", "apptainer", "ch-run", "enroot", "crun", "runc", "ssh", "srun", "kubectl"):
         assert f"{program} is not installed" in found

@@ -190,7 +190,7 @@ def test_study_that_measures_nothing_says_so(invoke: Callable[..., Result], tmp_
 
 
 def test_failed_case_is_a_row_and_exit_code_1(invoke: Callable[..., Result]) -> None:
-    result = invoke("gemm", "-m", 8, "-n", 8, "-k", 8, *DRY, "--timeout", "1ns")
+    result = invoke("gemm", "-m", 1024, "-n", 1024, "-k", 1024, *DRY, "--timeout", "1ns")
     assert (1, "") == (result.exit_code, result.stderr)
     assert result.stdout.splitlines()[-1].endswith("failed: no answer within 1e-09 s (--timeout)")
 

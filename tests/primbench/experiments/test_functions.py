@@ -70,6 +70,13 @@ def test_outputs_have_to_be_those_of_the_first() -> None:
     assert 1 == len(primbench.versus(functions, setup=arrays, method=QUICK, rounds=1).arms)
 
 
+def test_what_are_no_arrays_are_equal_or_not() -> None:
+    found = primbench.versus({"one": lambda: 1, "other": lambda: 2 - 1}, method=QUICK, rounds=1)
+    assert 1 == len(found.arms)
+    with pytest.raises(VerificationError, match="wrong result: 2, and the first one returns 1"):
+        primbench.versus({"one": lambda: 1, "other": lambda: 2}, method=QUICK, rounds=1)
+
+
 def test_what_a_function_raises_while_it_is_timed_is_raised() -> None:
     left = dict.fromkeys(range(20))
     with pytest.raises(KeyError):
