@@ -24,7 +24,8 @@ from primbench.environment.difference import difference
 from primbench.errors import InvalidRequest
 from primbench.results.metrics import METRICS
 from primbench.runtimes.table import is_of_parts, known, settable
-from primbench.spec.arm import HOST_IMAGE, Arm, apart, format_arm, words_of
+from primbench.spec.apart import apart
+from primbench.spec.arm import HOST_IMAGE, Arm, format_arm, words_of
 from primbench.spec.naming import in_words as case_in_words
 from primbench.spec.naming import options_of
 from primbench.spec.setting import WAITING

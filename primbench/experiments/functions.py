@@ -229,6 +229,8 @@ def _timed(
 
 
 def _usual(cache: str) -> Method:
+    if cache not in ("hot", "cold"):
+        raise InvalidRequest(f"cache={cache!r}: hot or cold")
     return Method(cache="cold" if cache == "cold" else "hot")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from primbench.timing.turns import InTurn
 from primbench.workers.calling import one_line
+from primbench.workers.process import WorkerGone
 from primbench.workers.protocol import Go, Outcome, Task, TurnOver
 
 if TYPE_CHECKING:
@@ -33,12 +34,19 @@ class InThread:
             self._words.put(word.all_done)
         else:
             threading.Thread(target=self._run, daemon=True).start()
-        return self._answers.get(timeout=timeout_s)
+        return self._answer(timeout_s - active_s)
 
     def outcome(self, timeout_s: float, active_s: float) -> Outcome:
-        found = self._answers.get(timeout=timeout_s)
+        found = self._answer(timeout_s - active_s)
         assert isinstance(found, Outcome)
         return found
+
+    def _answer(self, timeout_s: float) -> TurnOver | Outcome:
+        try:
+            return self._answers.get(timeout=max(0.0, timeout_s))
+        except queue.Empty:
+            self.raised = WorkerGone("a function took longer than ten minutes in a round: take a smaller size")
+            raise self.raised from None
 
     def end(self) -> None:
         """A thread cannot be ended."""

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from primbench.stats import FEWEST_SIZES, LARGEST_MISFIT, Line, fit
 from primbench.units import format_bytes, format_percent, format_time, rate_column
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from primbench.results.record import Record
+
+
+FEWEST_SIZES = 4
+LARGEST_MISFIT = 0.25  # beyond, two numbers would hide what the sizes show: caches, or a change of algorithm
+
+
+@dataclass(frozen=True)
+class Line:
+    """t = latency_s + size_bytes / size_bytes_per_s. misfit: the largest |t - time| / time of a point."""
+
+    latency_s: float
+    size_bytes_per_s: float
+    misfit: float
+
+    @property
+    def half_size_bytes(self) -> float:
+        """Where half of the bandwidth is reached: n_1/2 of Hockney & Jesshope, Parallel Computers 2 (1988), 1.3."""
+        return self.latency_s * self.size_bytes_per_s
 
 
 @dataclass(frozen=True)
@@ -94,3 +112,25 @@ def _said(sweep: Sweep) -> str:
         f"{format_bytes(round(line.half_size_bytes))}; fitted to {len(sweep.points)} times, which it misses by up to "
         f"{format_percent(line.misfit)}"
     )
+
+
+def fit(points: Sequence[tuple[int, float]]) -> Line | None:
+    """The line whose relative errors have the least squares: else the largest size alone would decide.
+
+    points: (bytes, seconds), no time 0. None where latency or bandwidth would not be above 0: no line fits.
+    """
+    # Normal equations of (latency + size * slope) / time = 1, solved by Cramer's rule.
+    ones, sizes = [1 / time for _, time in points], [size / time for size, time in points]
+    aa, ab, bb = _dot(ones, ones), _dot(ones, sizes), _dot(sizes, sizes)
+    a, b = math.fsum(ones), math.fsum(sizes)
+    determinant = aa * bb - ab * ab
+    latency, slope = a * bb - b * ab, aa * b - ab * a
+    if min(determinant, latency, slope) <= 0:
+        return None
+    latency_s, s_per_byte = latency / determinant, slope / determinant
+    misfit = max(abs(latency_s + size * s_per_byte - time) / time for size, time in points)
+    return Line(latency_s, 1 / s_per_byte, misfit)
+
+
+def _dot(left: Sequence[float], right: Sequence[float]) -> float:
+    return math.fsum(one * other for one, other in zip(left, right, strict=True))

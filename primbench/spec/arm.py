@@ -18,7 +18,7 @@ from primbench.spec.confidential import hidden, is_secret
 from primbench.spec.neighbour import Neighbour  # noqa: TC001 - msgspec reads it
 from primbench.spec.placement import Placement
 from primbench.spec.settings import EACH, FIELDS, FIRST_KEYS, PLACEMENT, SETTINGS, each_of, pairs_of, split_words
-from primbench.spec.settings.machines import CASE, RUNTIME
+from primbench.spec.settings.machines import RUNTIME
 from primbench.spec.settings.variables import ENV, is_variable
 
 if TYPE_CHECKING:
@@ -307,23 +307,3 @@ def in_words(arm: Arm, field: str) -> str:
 def is_folder(image: str | None) -> bool:
     """Whether an image is a folder of this machine, named in full."""
     return image is not None and os.path.isabs(image) and os.path.isdir(image)
-
-
-def apart(one: Arm, other: Arm) -> Iterator[tuple[str, str, str]]:
-    """What no setting moves: that the runtimes, the machines or the images are others, unless these are folders here,
-    the files of which can be moved. What it is, and that of each.
-    """
-    if one.runtime != other.runtime:
-        yield "the runtimes are", one.runtime, other.runtime
-    if one.case != other.case:
-        yield "what is measured is", CASE.shown(one.case) or "as asked", CASE.shown(other.case) or "as asked"
-    for field, row in SETTINGS.items():
-        here, there = getattr(one, field), getattr(other, field)
-        if here != there and _is_fixed(row, here, there):
-            yield f"{row.key} is", str(here), str(there)
-
-
-def _is_fixed(row: Setting, here: Any, there: Any) -> bool:
-    """Whether nothing moves a setting from one value to another."""
-    are_images = row.cost == "image" and not (is_folder(here) and is_folder(there))
-    return row is not ENV and (row.is_place or are_images)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import random
 import sys
+from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from primbench.errors import UnsupportedCase
 from primbench.problem import Outputs, Reference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from primbench.problem import Array, Step
 
@@ -24,13 +25,26 @@ EXACT = 1e-300
 
 def with_inputs(function: Callable[..., Any], setup: Callable[[], Any]) -> Callable[[], Any]:
     """A call of a function with what its setup returns: a tuple of arguments, or one."""
-    random.seed(0)
-    if (numpy := sys.modules.get("numpy")) is not None:
-        numpy.random.seed(0)
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.manual_seed(0)
-    inputs = setup()
+    with _same_seeds():
+        inputs = setup()
     return functools.partial(function, *(inputs if isinstance(inputs, tuple) else (inputs,)))
+
+
+@contextmanager
+def _same_seeds() -> Iterator[None]:
+    """The generators of random, NumPy and torch begin at 0 inside, and go on afterwards as if nothing was drawn."""
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    with ExitStack() as afterwards:
+        afterwards.callback(random.setstate, random.getstate())
+        random.seed(0)
+        if numpy is not None:
+            afterwards.callback(numpy.random.set_state, numpy.random.get_state())
+            numpy.random.seed(0)
+        if torch is not None:
+            on_gpu = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+            afterwards.enter_context(torch.random.fork_rng(devices=on_gpu))
+            torch.manual_seed(0)
+        yield
 
 
 def on_host(output: Any) -> Array:
@@ -49,9 +63,9 @@ def on_host(output: Any) -> Array:
         return found
     if hasattr(output, "get") and hasattr(output, "dtype"):
         output = output.get()
-    if isinstance(output, np.ndarray):
+    if isinstance(output, np.ndarray) and output.dtype.kind not in "cOSU":
         return output
-    raise UnsupportedCase(f"{output!r:.60}: what is compared is an array, or a tuple of arrays")
+    raise UnsupportedCase(f"{output!r:.60}: what is compared is an array of real numbers, or a tuple of such")
 
 
 def reference_of(output: Array) -> Reference:

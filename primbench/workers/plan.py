@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,19 +17,19 @@ from primbench.spec.captured import PARTS, WHOLE
 from primbench.spec.case import Case
 from primbench.spec.confidential import hidden_labels
 from primbench.spec.defaults import ALL
-from primbench.workers.process import WorkerProcess
-from primbench.workers.protocol import Ready, Start
+from primbench.workers.asking import FIRST_GPU, ask_a_worker, asking_once
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
     from primbench.problem import Problem
     from primbench.spec.arm import Arm
     from primbench.spec.method import Method
     from primbench.spec.placement import Placement
+    from primbench.workers.asking import Ask
 
 PlannedPlace = tuple[str, str]
 """Backend and device."""
-FIRST_GPU = str(nth_gpu(0))
-Ask = Callable[[tuple[str, ...], str | None], Ready]
 
 
 class NoneInstalled(BackendUnavailable):
@@ -173,18 +171,6 @@ def _is_for(labels: Mapping[str, str], device: str) -> bool:
     return labels.get("device") in (None, Device.parse(device).kind)
 
 
-def ask_a_worker(candidates: tuple[str, ...], device: str | None, arm: Arm | None = None) -> Ready:
-    """What a worker finds: the backend and device it would choose among the candidates, and its environment.
-
-    arm: where it runs; None is here. Raises BackendUnavailable with the reasons where it finds none.
-    """
-    only = candidates[0] if len(candidates) == 1 else None
-    worker = WorkerProcess(Start(candidates=list(candidates), backend=only, device=device), arm=arm)
-    ready = worker.ready
-    worker.end()
-    return ready
-
-
 def choose(primitive: str, backends: Sequence[str], device: str | None, ask: Ask = ask_a_worker) -> list[PlannedPlace]:
     """The backends and devices that a request means. What only a framework can tell, a worker is asked.
 
@@ -221,26 +207,6 @@ def _places_by(afar: Arm | None) -> Callable[[str, Sequence[str], str | None], l
     if afar is None:
         return partial(_places, ask=asking_once(ask_a_worker))
     return partial(_places_afar, ask=asking_once(partial(ask_a_worker, arm=afar), is_here=False))
-
-
-def asking_once(ask: Ask, *, is_here: bool = True) -> Ask:
-    """Asks no worker what is known by what another one has told, each of which takes seconds to import a framework.
-
-    is_here: they choose among the backends that are installed here, so that who may take the one that was found as its
-    best would find it again.
-    """
-    told: list[Ready] = []
-
-    @functools.cache
-    def asked(having: tuple[str, ...], device: str | None) -> Ready:
-        best = backend_files.candidates(having, CUDA)[:1] if is_here else []
-        for each in told:
-            if [each.backend] == best and each.device == (device or FIRST_GPU):
-                return each
-        told.append(ask(having, device))
-        return told[-1]
-
-    return asked
 
 
 def _places_afar(primitive: str, backends: Sequence[str], device: str | None, ask: Ask) -> list[PlannedPlace]:

@@ -112,7 +112,7 @@ def test_what_gives_another_output_is_found_out(time: Callable[..., Measurement]
         ("nosuch", {}, "has no function nosuch: it has inputs, single, add"),
         ("TEN", {}, "has no function TEN"),
         ("add", {"setup": "nosuch"}, "has no function nosuch"),
-        ("words", {"setup": "inputs", "like": "words"}, "what is compared is an array, or a tuple of arrays"),
+        ("words", {"setup": "inputs", "like": "words"}, "what is compared is an array of real numbers"),
     ],
 )
 def test_what_cannot_be_called_or_compared_is_refused(

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.errors import InvalidRequest
 from primbench.experiments.why.atoms import Atom, Values, arm_with, lists_of, merged, said, values_of
-from primbench.spec.arm import Arm, apart
+from primbench.spec.apart import apart
 from primbench.spec.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from primbench.spec.arm import Arm
 
 
 class Ingredient(NamedTuple):

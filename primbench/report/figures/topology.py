@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import math
 import textwrap
-from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from primbench.devices import nth_gpu
 from primbench.numa.topology import GpuPlace, Topology
 from primbench.report.document import Figure, Table
+from primbench.report.figures.nvlinks import DEPTH, Bar, bars_of, draw
 from primbench.report.svg import LINE, PAPER, QUIET, add_box, add_line, add_lines, add_text, canvas
 from primbench.report.topology import (
     disagreements,
     empty_nodes,
-    link_between,
     near,
     pcie,
     summary,
@@ -39,9 +37,7 @@ TITLE = 22
 LETTERS = 27  # that fit the width of a column in the small size
 NODE_TOP, GPU_HEIGHT = 40, 4 * LINE + 12
 DROP = 34  # from a node to its GPUs
-DEPTH, PORT = 20, 12  # between NVLinks: of bars one below the other, of their ends on one GPU
 FILLS = {"socket": "#eef2f6", "node": "#d8e6f3", "memory": "#e7def2", "forbidden": "#ececec", "gpu": "#dcefd2"}
-NVLINK = "#3f7d20"
 CAPTION = "Where CPUs, memory and GPUs are"
 
 
@@ -57,15 +53,6 @@ class NodeColumn:
     @property
     def width(self) -> int:
         return max(1, len(self.gpus)) * (COLUMN + GAP) - GAP
-
-
-@dataclass(frozen=True)
-class Bar:
-    """NVLinks: one line of ``label`` at ``depth`` below the GPUs, that reaches up to each of ``xs``."""
-
-    label: str
-    xs: list[int]
-    depth: int
 
 
 @dataclass(frozen=True)
@@ -139,7 +126,7 @@ def _drawn(found: Topology, words: str = "") -> Element:
     right = _place(groups)
     columns = [column for _, members in groups for column in members]
     gpus = [(gpu, x) for column in columns for gpu, x in _gpu_columns(column)]
-    header, notes, bars = summary(found), _notes(found), _bars(gpus)
+    header, notes, bars = summary(found), _notes(found), bars_of(gpus, COLUMN)
     at = TopologyRows.of(len(header), columns, bars)
     svg = _titled(max(right, 4 * COLUMN) + MARGIN, at.bottom + (len(notes) + 1) * LINE + MARGIN, words)
     add_lines(svg, MARGIN, MARGIN + TITLE, header)
@@ -147,7 +134,7 @@ def _drawn(found: Topology, words: str = "") -> Element:
         _draw_group(svg, label, members, found, top=at.top, node_height=at.node_height)
     for gpu, x in gpus:
         _draw_gpu(svg, gpu, x, at.gpus, found)
-    _draw_bars(svg, bars, at.bars)
+    draw(svg, bars, at.bars)
     add_lines(svg, MARGIN, at.bottom + LINE, notes)
     return svg
 
@@ -266,56 +253,6 @@ def _gpu_lines(gpu: GpuPlace, found: Topology) -> list[str]:
         (gpu.pci_address or "PCI address unknown") + link,
         *([] if gpu.memory_node is None else [f"own memory: node {gpu.memory_node}, {format_bytes(own)}"]),
     ]
-
-
-class Linked(NamedTuple):
-    """Two GPUs with NVLinks between them. xs: left edges of their columns."""
-
-    distance: int
-    label: str
-    xs: tuple[int, int]
-
-
-def _bars(gpus: list[tuple[GpuPlace, int]]) -> list[Bar]:
-    """One bar where all are linked alike, else one for each pair, short ones nearer to the GPUs."""
-    pairs = [
-        Linked(abs(x - y), f"{lanes} NVLink{'s' * (lanes > 1)}", (x, y))
-        for (gpu, x), (peer, y) in itertools.combinations(gpus, 2)
-        if (lanes := _nvlinks(gpu, peer))
-    ]
-    labels = {pair.label for pair in pairs}
-    if len(gpus) > 2 and len(labels) == 1 and len(pairs) == math.comb(len(gpus), 2):
-        return [Bar(f"{labels.pop()} between any two", [x + COLUMN // 2 for _, x in gpus], 0)]
-    return _bars_of(sorted(pairs))
-
-
-def _nvlinks(gpu: GpuPlace, peer: GpuPlace) -> int:
-    """The number of NVLinks between two GPUs, as the first of them tells, else the other; 0 where there are none."""
-    link = link_between(gpu, peer) or link_between(peer, gpu)
-    return (link.lanes or 0) if link else 0
-
-
-def _bars_of(pairs: Sequence[Linked]) -> list[Bar]:
-    """A bar for each pair, at the least depth where it crosses none before it; ends on one GPU lie side by side."""
-    ends = Counter(x for pair in pairs for x in pair.xs)
-    used: Counter[int] = Counter()
-    bars: list[Bar] = []
-    for pair in pairs:
-        xs = [x + COLUMN // 2 + PORT * (2 * used[x] - ends[x] + 1) // 2 for x in pair.xs]
-        used.update(pair.xs)
-        taken = {bar.depth for bar in bars if min(xs) <= max(bar.xs) and min(bar.xs) <= max(xs)}
-        bars.append(Bar(pair.label, xs, next(depth for depth in itertools.count() if depth not in taken)))
-    return bars
-
-
-def _draw_bars(svg: Element, bars: list[Bar], top: int) -> None:
-    for bar in bars:
-        y = top + (bar.depth + 1) * DEPTH
-        path = f"M{min(bar.xs)} {y} H{max(bar.xs)}" + "".join(f" M{x} {top} V{y + 1}" for x in bar.xs)
-        add_line(svg, path, NVLINK, width=2)
-    for bar in bars:  # after all lines, so that none runs through a label
-        middle, y = (min(bar.xs) + max(bar.xs)) // 2, top + (bar.depth + 1) * DEPTH
-        add_text(svg, middle, y - 5, bar.label, colour=NVLINK, anchor="middle", halo=True)
 
 
 def _notes(found: Topology) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,23 @@ def test_outputs_have_to_be_those_of_the_first() -> None:
         primbench.versus(functions, setup=arrays, method=QUICK, rounds=1)
     del functions["wrong"]
     assert 1 == len(primbench.versus(functions, setup=arrays, method=QUICK, rounds=1).arms)
+
+
+def test_generators_go_on_as_if_nothing_had_been_drawn() -> None:
+    drawn = list[Any]()
+    random.seed(7)
+    np.random.seed(7)
+    expected = random.random(), np.random.random()
+    random.seed(7)
+    np.random.seed(7)
+    primbench.time(lambda x: None, setup=lambda: drawn.append((random.random(), np.random.random())), method=QUICK)
+    assert expected == (random.random(), np.random.random())
+    assert 1 == len(set(drawn)), "inputs are the same each time they are made"
+
+
+def test_an_unknown_cache_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="cache='warm': hot or cold"):
+        primbench.time(lambda: None, cache="warm")
 
 
 def test_what_are_no_arrays_are_equal_or_not() -> None:

@@ -10,13 +10,12 @@ from primbench.kernels.gemm import Gemm
 from primbench.kernels.memcpy import Memcpy
 from primbench.measurement import Measurement, Samples
 from primbench.problem import Problem
-from primbench.report.line import line_notes
+from primbench.report.line import fit, line_notes
 from primbench.report.table import tables
 from primbench.results.record import Record
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
-from primbench.stats import fit
 
 SIZES = (4096, 65536, 2**20, 2**24)
 

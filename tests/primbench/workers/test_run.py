@@ -35,7 +35,8 @@ from primbench.spec.placement import Placement
 from primbench.timing.case import measure_on
 from primbench.workers import plan as planning
 from primbench.workers import run
-from primbench.workers.plan import asking_once, choose, plan
+from primbench.workers.asking import asking_once
+from primbench.workers.plan import choose, plan
 
 DRY = Method(dry_run=True)
 SMALL, LARGE = Gemm(8, 8, 8), Gemm(10**6, 10**6, 1)
