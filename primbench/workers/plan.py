@@ -75,7 +75,7 @@ def plan(
         for kernel in _kernels(kernels, problem.primitive, place[0])
     ]
     if listed and not once:
-        raise InvalidRequest(_no_kernel(kernels, order) if kernels else _why_none(listed, order))
+        raise InvalidField(_no_kernel(kernels, order)) if kernels else InvalidRequest(_why_none(listed, order))
     return [replace(case, process=process) for process in range(processes) for case in once]
 
 

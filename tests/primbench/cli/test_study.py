@@ -388,6 +388,7 @@ REFUSED = [
     (("gemm", *VERSUS, "--resume", "x"), "--resume and --versus: go on with `primbench study --resume`"),
     (("gemm", "--versus", "host"), "2 arms are called host"),
     (("gemm", "--versus", "dtyp=float16"), "did you mean dtype?"),
+    (("gemm", "--backend", "numpy", "--kernel", "nosuch"), "--kernel nosuch: numpy has none of that name"),
     (("gemm", "--versus", "dtype=float32"), "--versus dtype=float32: that is what is measured here, too"),
 ]
 
