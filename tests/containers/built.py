@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence, Set
-from importlib.util import cache_from_source, find_spec
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,7 +75,7 @@ def index_of_packages() -> str:
 @pytest.fixture(scope="session")
 def base(work: Path) -> Path:
     """The root file system of a small image with Python, pip and some packages from here, and an old tabulate."""
-    if find_spec("pip") is None:
+    if not [*importlib.metadata.distributions(name="pip")]:
         pytest.skip("module 'pip' is not installed, and it is put into the base")
     tree = work / "base"
     packages = make_user_land(tree)

@@ -153,11 +153,14 @@ def test_one_that_does_not_answer_is_gone_when_the_others_go_on(workers: list[Wo
 
 
 def test_what_is_timed_in_turn_waits_while_others_have_theirs(workers: list[WorkerProcess]) -> None:
+    """Waiting is no part of its phases, but for those that come when all is sampled, in which nobody has a turn."""
     cpu = min(os.sched_getaffinity(0))
     for outcome, active_s in take_turns([(each, replace(QUICK_TASK, cpu=cpu)) for each in workers], 60.0):
         assert outcome.measurement is not None
         turns = outcome.measurement.turns
         assert turns is not None
         assert (cpu, True) == (turns.cpu, turns.count > 6)
-        assert sum(outcome.measurement.phases_s.values()) <= active_s
+        phases_s = outcome.measurement.phases_s
+        assert sum(time_s for name, time_s in phases_s.items() if name not in ("second check", "look")) <= active_s
+        assert "look" in phases_s
         assert "turns" not in outcome.measurement.missing
