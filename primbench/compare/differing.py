@@ -13,6 +13,7 @@ from primbench.environment.comparable import meaning_of
 from primbench.environment.configuration import of_variable
 from primbench.spec.arm import is_set
 from primbench.spec.settings import SETTINGS, showing
+from primbench.spec.settings.files import SEARCHED
 from primbench.spec.settings.variables import ENV
 from primbench.system.files import format_cpu_list
 from primbench.system.meaning import FactId, Layer
@@ -90,6 +91,7 @@ def _varying_variables(found: Mapping[str, Difference], baseline: Side, side: Si
         if change.kind == "varies" and change.field[:2] == _VARIABLES
     }
     told = {name for name, _ in set_variables(baseline, side)}
+    told |= {SEARCHED for each in (baseline, side) if each.arm is not None and each.arm.brings_builds}
     return [change for name, change in changes.items() if _tells(name, told)]
 
 

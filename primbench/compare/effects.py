@@ -87,7 +87,7 @@ def _effect_of_places(baseline: Side, side: Side, found: Mapping[str, Difference
     if is_of_machines(baseline, side):
         return "machine effect"
     stacks, machines = ({getattr(each, layer).same for each in found.values()} for layer in ("stack", "machine"))
-    if False in stacks:
+    if False in stacks or _have_other_packages(baseline, side):
         return "stack effect"
     if False in machines:
         return "machine effect"
@@ -108,6 +108,12 @@ def _has_other_cases(baseline: Side, side: Side) -> bool:
     """Whether one of the arms has its cases otherwise than the other."""
     one, other = (each.arm.case if each.arm else {} for each in (baseline, side))
     return one != other
+
+
+def _have_other_packages(baseline: Side, side: Side) -> bool:
+    """Whether one of the arms asks for them, where what they hold need not be known."""
+    one, other = baseline.arm, side.arm
+    return one is not None and other is not None and (one.python, one.packages) != (other.python, other.packages)
 
 
 def _in_container(side: Side) -> bool:

@@ -227,7 +227,7 @@ def check_build(study: Study, found: Results, worker: Worker) -> None:
     """
     baseline = study.arms[0].name
     first = next((each for each in found.workers if _place(each) == (baseline, worker.backend, worker.device)), None)
-    if study.other_builds or first is None or worker.arm is None:
+    if study.other_builds or first is None or worker.arm is None or worker.arm.brings_builds:
         return
     for key, name in build_of(worker.backend).items():
         here, there = (each.versions.get(key, "unknown") for each in (worker, first))

@@ -12,6 +12,7 @@ from msgspec.structs import fields, replace
 
 import primbench
 from primbench.runtimes import arrival
+from primbench.runtimes.invocation import OLDEST_PYTHON
 from primbench.runtimes.order import Order
 from primbench.runtimes.runtime import RefusalWords
 from primbench.spec.arm import Arm
@@ -20,7 +21,6 @@ from primbench.spec.variables import Reason, Sent, for_any_machine, is_for_libra
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-OLDEST_PYTHON = (3, 11)
 # One line without a backslash or an exclamation mark, which some login shells would read even between quotes. The
 # program it reads ends with a zero byte; not a byte more is read.
 FIRST = (

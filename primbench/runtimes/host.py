@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from primbench.runtimes.invocation import Invocation, variables
-from primbench.runtimes.runtime import Runtime
+from primbench.runtimes.runtime import RefusalWords, Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,12 +25,17 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
     return Invocation(worker=[*command], environment=variables(arm, folder))
 
 
+def _lacking(arm: Arm) -> str | None:
+    return arm.python and f"`{arm.python} -m pip install primbench` brings what it needs"
+
+
 RUNTIME = Runtime(
     rank=0,
     mechanisms=frozenset(
-        {"group", "groups", "process", "surroundings", "mounts", "overlays", "binds", "files", "ranks"}
+        {"group", "groups", "process", "python", "surroundings", "mounts", "overlays", "binds", "files", "ranks"}
     ),
     found=found,
     launch=launch,
     gpus="see nvidia-smi",
+    refusals=(RefusalWords(r"No module named '(?!primbench)", _lacking),),
 )

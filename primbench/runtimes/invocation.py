@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+import primbench
 from primbench.errors import InvalidRequest
 from primbench.runtimes.hostroot import bound_folders, caches
 from primbench.runtimes.placed import in_front
 from primbench.spec.arm import Arm, asked
+from primbench.spec.settings.files import SEARCHED as PACKAGES
 from primbench.spec.settings.libraries import SEARCHED
 from primbench.spec.variables import is_for_libraries
 
@@ -28,6 +30,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are in an image."""
 
 ANSWERS_WITHIN_S = 10.0
+OLDEST_PYTHON = (3, 11)
 CACHES = ("CUDA_CACHE_PATH", "CUPY_CACHE_DIR", "TRITON_CACHE_DIR")  # in the home folder otherwise
 _OF_THE_HOST = ("HOME", "LANG", "LC_ALL", "PATH")
 
@@ -50,7 +53,20 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
 def python(arm: Arm) -> str:
     """That by which a worker is started. An image and another machine bring their own."""
+    if arm.python is not None:
+        return os.path.abspath(arm.python) if "/" in arm.python else str(arm.python)
     return sys.executable if arm.on_host_root else "python3"
+
+
+def check_python(arm: Arm) -> None:
+    """Raises InvalidRequest where what is asked for on this machine is no Python that primbench runs with."""
+    reason, said = answer([arm.python, "-c", "import sys; print('Python', *sys.version_info[:2])"])
+    found = re.fullmatch(r"Python ([0-9]+) ([0-9]+)", said)
+    wrong = reason or (None if found else f"{arm.python} is no Python")
+    if found and tuple(map(int, found.groups())) < OLDEST_PYTHON:
+        wrong = f"{arm.python} is of {said}, older than {'.'.join(map(str, OLDEST_PYTHON))}"
+    if wrong is not None:
+        raise InvalidRequest(f"python: {wrong}: name the bin/python of an environment", arm=arm.name)
 
 
 def module(arm: Arm) -> list[str]:
@@ -71,6 +87,9 @@ def variables(arm: Arm, folder: Path, environ: Mapping[str, str] = os.environ) -
         row.surroundings(found, value)
     if (front := in_front(arm, folder)) is not None:
         found.values[SEARCHED] = ":".join(filter(None, (front, found.values.get(SEARCHED))))
+    if arm.python is not None:  # which runs this primbench, be there another one in its environment
+        own = found.linked({"primbench": os.path.dirname(primbench.__file__)})
+        found.values[PACKAGES] = ":".join(filter(None, (own, found.values.get(PACKAGES))))
     told = {"PRIMBENCH_RUNTIME": arm.runtime, "PRIMBENCH_HOST_NAMESPACES": links}
     return dict(sorted((found.values | told).items()))
 

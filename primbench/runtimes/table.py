@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from primbench import runtimes
 from primbench.errors import InvalidRequest
 from primbench.runtimes.afar import arm_there
-from primbench.runtimes.invocation import Invocation, module
+from primbench.runtimes.invocation import Invocation, check_python, module
 from primbench.spec.arm import Arm, asked, settings_of, unknown_runtime
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ def check(arm: Arm) -> None:
     if arm.on_host_root and runtime.needs_image:
         raise InvalidRequest(f"{arm.runtime} starts images of its own only: add {runtime.needs_image}", arm=arm.name)
     _check_passed(arm)
+    if arm.python is not None and "python" in runtime.mechanisms:
+        check_python(arm)
     _check_values(arm, runtime.mechanisms)
     for field, key in settings_of(arm).items():
         if field not in runtime.settings:

@@ -125,6 +125,11 @@ class Arm(_Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return ((self.runtime_there or "host") if self.is_far else self.runtime) == "host"
 
     @property
+    def brings_builds(self) -> bool:
+        """Whether it asks for packages of its own on this machine, be a framework among them in another build."""
+        return bool(self.packages) or (self.python is not None and not self.is_far)
+
+    @property
     def on_host_root(self) -> bool:
         """Whether the worker sees the host's own files, libraries and Python among them."""
         return self.runtime == "host" or self.image == HOST_IMAGE

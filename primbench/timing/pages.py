@@ -67,7 +67,10 @@ def extents_of(backend: Backend, arrays: Sequence[Any]) -> list[HostExtent]:
     """
     if backend.device.is_gpu:
         return []
-    found = [on_host(backend, array) for array in arrays if hasattr(array, "dtype")]
+    import numpy as np
+
+    are_arrays = [array for array in arrays if hasattr(array, "dtype") and not isinstance(array, np.generic)]
+    found = [on_host(backend, array) for array in are_arrays]
     return [extent_of(array) for array in found if is_host_array(array)]
 
 

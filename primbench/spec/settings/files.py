@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from primbench.spec.setting import Container, Pairs, SeenByWorker, Surroundings
 
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9-]*@/[^,:+@\s\0]+")
-_SEARCHED = "PYTHONPATH"
+SEARCHED = "PYTHONPATH"
 _HERE = "{}.{}".format(*sys.version_info)
 
 
@@ -120,8 +120,8 @@ def _said_by_path(found: tuple[str, ...], arm: Any) -> str | None:
     names = [*map(_name_of, found)]
     if twice := [each for each in names if names.count(each) > 1]:
         return f"packages: {twice[0]} is given twice"
-    if is_said(_SEARCHED, arm):
-        return f"packages with another setting of {_SEARCHED}: both say what is imported; leave one out"
+    if is_said(SEARCHED, arm):
+        return f"packages with another setting of {SEARCHED}: both say what is imported; leave one out"
     return None
 
 
@@ -133,8 +133,8 @@ def _put_packages_first(found: Surroundings, packages: tuple[str, ...]) -> None:
         others = {*_others(folder)} - {_name_of(each) for each in packages}
         for each in with_required(name, folder, others):
             shown = {**places(each, folder), **shown}
-    held = found.values.get(_SEARCHED)
-    found.values[_SEARCHED] = ":".join(filter(None, (found.linked(shown), held)))
+    held = found.values.get(SEARCHED)
+    found.values[SEARCHED] = ":".join(filter(None, (found.linked(shown), held)))
 
 
 def _other_version(asked: tuple[str, ...], held: dict[str, str], seen: SeenByWorker) -> str | None:

@@ -49,9 +49,11 @@ FIRST = (
         check=_is_like("runtime", RUNTIME, "the name of one, such as podman"), seen_to=("ssh", "slurm"),
     ),
     Setting(
-        "python", "python", str | None, "Python on the other machine or in the pod; python3 unless told.",
-        "/opt/venv/bin/python", seen_to=("ssh", "slurm", "pod"), is_place=True,
-        check=_is_like("python", re.compile(r"[^\s~,-][^\s,]*"), "a path, in full or from the home there"),
+        "python", "python", str | None,
+        "Python that runs what is timed, with the packages that it has; on another machine or in a pod python3 unless "
+        "told.",
+        "/opt/venv/bin/python", seen_to=("python", "ssh", "slurm", "pod"), is_place=True, programs=bool,
+        check=_is_like("python", re.compile(r"[^\s~,-][^\s,]*"), "a path, on another machine in full or from the home there"),
     ),
     Setting(
         "config", "ssh_config", str | None, "A file for ssh, in place of those that it reads by itself.",

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import venv
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -359,6 +360,46 @@ def test_versus_another_function_is_told_by_its_name(
     )
 
 
+OF_ITS_LIBRARY = """\
+import numpy as np
+import planted
+
+def f():
+    return np.full(3, planted.VERSION)
+"""
+
+
+def environment(folder: Path, version: str) -> Path:
+    """Its Python, which finds what is installed here, too. What is planted comes first."""
+    venv.create(folder, with_pip=False)
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    (packages / "planted.py").write_text(f"VERSION = {version}\n")
+    (packages / "here.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")))
+    (packages / "primbench").mkdir()
+    (packages / "primbench/__init__.py").write_text("raise ImportError('of another version')\n")
+    return folder / "bin/python"
+
+
+def test_versus_the_python_of_another_environment_is_told_as_its_packages(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(OF_ITS_LIBRARY)
+    old, new = (environment(tmp_path / name, version) for name, version in (("old", "1.0"), ("new", "2.0")))
+    (tmp_path / "same.py").write_text(OF_ITS_LIBRARY.replace("import planted", "class planted: VERSION = 2.0"))
+    study = ("study", "pairs.toml", "--arm", f"host:python={new},name=new", "--arm", "host:python=old/bin/python")
+    (tmp_path / "pairs.toml").write_text("time = [{ function = 'mine.py::f', like = 'same.py::f' }]\n")
+    done = invoke(*study, "--device", "cpu", "--backend", "numpy", *QUICK, "--pairs", 2, "-o", "o.jsonl")
+    found = results_file.read(tmp_path / "o.jsonl")
+    status = {each.case.arm: each.status for each in found.records}
+    assert {"new": "ok", "host:python=old/bin/python": "failed"} == status, done.output
+    pythons = {each.arm.name: each.environment.software.python_executable for each in found.workers if each.arm}
+    assert {"new": str(new), "host:python=old/bin/python": str(old)} == pythons
+    assert "PYTHONPATH" not in done.stdout
+    same = ("time", "same.py::f", "--versus", f"python={old}", "--device", "cpu", "--backend", "numpy", *QUICK)
+    assert "a difference is a stack effect, none of the place alone" in invoke(*same, "--pairs", 2).stdout
+
+
 def test_versus_plans_five_pairs_of_a_suite(invoke: Invoke, suite: Path, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     assert 1 == invoke("run", suite, "--versus", NOWHERE[1], *VERSUS[2:], "-o", path).exit_code
@@ -387,6 +428,9 @@ REFUSED = [
     (("gemm", *VERSUS, "--roof"), "--roof and --versus"),
     (("gemm", *VERSUS, "--resume", "x"), "--resume and --versus: go on with `primbench study --resume`"),
     (("gemm", "--versus", "host"), "2 arms are called host"),
+    (("gemm", "--versus", "python=/nowhere/python"), "/nowhere/python is not installed: name the bin/python of an envi"),
+    (("gemm", "--versus", "python=/bin/echo"), "/bin/echo is no Python: name the bin/python of an environment"),
+    (("gemm", "--versus", "podman:python=python3"), "podman has no python of its own; there is one in host, ssh"),
     (("gemm", "--versus", "dtyp=float16"), "did you mean dtype?"),
     (("gemm", "--backend", "numpy", "--kernel", "nosuch"), "--kernel nosuch: numpy has none of that name"),
     (("gemm", "--versus", "dtype=float32"), "--versus dtype=float32: that is what is measured here, too"),

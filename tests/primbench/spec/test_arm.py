@@ -230,7 +230,7 @@ WRONG = {
     "ssh:cpus=2": "of which machine?",
     "ssh:host=": "host '': NAME or USER@NAME",
     "ssh:-v": "host '-v': NAME or USER@NAME",
-    "ssh:far,python=~/bin/python": "python '~/bin/python': a path, in full or from the home there",
+    "ssh:far,python=~/bin/python": "python '~/bin/python': a path, on another machine in full or from the home there",
     "ssh:far,config=mine": "config=mine: a path in full",
 }
 

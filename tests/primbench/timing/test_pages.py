@@ -119,6 +119,16 @@ def test_a_case_without_host_memory_says_so(step: Step) -> None:
     assert (None, {"pages": "no host memory is timed"}) == pages_since(watched)
 
 
+def test_a_number_that_a_function_returns_lies_nowhere() -> None:
+    class OfTensors(Numpy):
+        """Takes nothing but arrays of its own, as torch does."""
+
+        def get(self, array: Any) -> Any:
+            raise AttributeError("detach")
+
+    assert [] == extents_of(OfTensors(), [np.float64(3.0)])
+
+
 def test_arrays_on_a_gpu_are_no_host_memory() -> None:
     class OnGpu(Numpy):
         """A GPU's backend as far as its name goes: no array is touched."""
