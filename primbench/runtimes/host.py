@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.runtimes.invocation import Invocation, variables
+from primbench.runtimes.invocation import Invocation, python, variables
 from primbench.runtimes.runtime import RefusalWords, Runtime
 
 if TYPE_CHECKING:
@@ -25,10 +25,6 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
     return Invocation(worker=[*command], environment=variables(arm, folder))
 
 
-def _lacking(arm: Arm) -> str | None:
-    return arm.python and f"`{arm.python} -m pip install primbench` brings what it needs"
-
-
 RUNTIME = Runtime(
     rank=0,
     mechanisms=frozenset(
@@ -37,5 +33,10 @@ RUNTIME = Runtime(
     found=found,
     launch=launch,
     gpus="see nvidia-smi",
-    refusals=(RefusalWords(r"No module named '(?!primbench)", _lacking),),
+    refusals=(
+        RefusalWords(
+            r"No module named '(?!primbench)",
+            lambda arm: f"`{python(arm)} -m pip install primbench` brings what it needs",
+        ),
+    ),
 )

@@ -60,6 +60,8 @@ def python(arm: Arm) -> str:
 
 def check_python(arm: Arm) -> None:
     """Raises InvalidRequest where what is asked for on this machine is no Python that primbench runs with."""
+    if arm.python is None:
+        return
     reason, said = answer([arm.python, "-c", "import sys; print('Python', *sys.version_info[:2])"])
     found = re.fullmatch(r"Python ([0-9]+) ([0-9]+)", said)
     wrong = reason or (None if found else f"{arm.python} is no Python")

@@ -80,7 +80,7 @@ def check(arm: Arm) -> None:
     if arm.on_host_root and runtime.needs_image:
         raise InvalidRequest(f"{arm.runtime} starts images of its own only: add {runtime.needs_image}", arm=arm.name)
     _check_passed(arm)
-    if arm.python is not None and "python" in runtime.mechanisms:
+    if "python" in runtime.mechanisms:
         check_python(arm)
     _check_values(arm, runtime.mechanisms)
     for field, key in settings_of(arm).items():

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 RUNTIME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _HOST = re.compile(r"[\w.:@%\[\]/][\w.:@%\[\]/-]*")  # a name, an address or a URI; no option
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")  # one, and no list of them
+_PYTHON = re.compile(r"[^\s~,-][^\s,]*")
 _WORD = re.compile(r"[^\s,-][^\s,]*")
 
 
@@ -53,7 +54,7 @@ FIRST = (
         "Python that runs what is timed, with the packages that it has; on another machine or in a pod python3 unless "
         "told.",
         "/opt/venv/bin/python", seen_to=("python", "ssh", "slurm", "pod"), is_place=True, programs=bool,
-        check=_is_like("python", re.compile(r"[^\s~,-][^\s,]*"), "a path, on another machine in full or from the home there"),
+        check=_is_like("python", _PYTHON, "a path, on another machine in full or from the home there"),
     ),
     Setting(
         "config", "ssh_config", str | None, "A file for ssh, in place of those that it reads by itself.",

@@ -428,7 +428,10 @@ REFUSED = [
     (("gemm", *VERSUS, "--roof"), "--roof and --versus"),
     (("gemm", *VERSUS, "--resume", "x"), "--resume and --versus: go on with `primbench study --resume`"),
     (("gemm", "--versus", "host"), "2 arms are called host"),
-    (("gemm", "--versus", "python=/nowhere/python"), "/nowhere/python is not installed: name the bin/python of an envi"),
+    (
+        ("gemm", "--versus", "python=/nowhere/python"),
+        "/nowhere/python is not installed: name the bin/python of an envi",
+    ),
     (("gemm", "--versus", "python=/bin/echo"), "/bin/echo is no Python: name the bin/python of an environment"),
     (("gemm", "--versus", "podman:python=python3"), "podman has no python of its own; there is one in host, ssh"),
     (("gemm", "--versus", "dtyp=float16"), "did you mean dtype?"),
