@@ -90,9 +90,13 @@ def _varying_variables(found: Mapping[str, Difference], baseline: Side, side: Si
         for change in (*each.stack.changes, *each.limits.changes)
         if change.kind == "varies" and change.field[:2] == _VARIABLES
     }
-    told = {name for name, _ in set_variables(baseline, side)}
-    told |= {SEARCHED for each in (baseline, side) if each.arm is not None and each.arm.brings_builds}
+    told = {name for name, _ in set_variables(baseline, side)} | _searched(baseline, side)
     return [change for name, change in changes.items() if _tells(name, told)]
+
+
+def _searched(*sides: Side) -> set[str]:
+    """The variable by which packages are found that an arm asks for."""
+    return {SEARCHED for each in sides if each.arm is not None and each.arm.brings_builds}
 
 
 def _tells(variable: str, told: Collection[str]) -> bool:

@@ -80,6 +80,8 @@ def effect_of(baseline: Side, side: Side, found: Mapping[str, Difference]) -> Ef
     """
     if _has_other_cases(baseline, side):
         return "case effect"
+    if _have_other_packages(baseline, side) and not is_of_machines(baseline, side):
+        return "stack effect"
     return _effect_of_places(baseline, side, found)
 
 
@@ -87,7 +89,7 @@ def _effect_of_places(baseline: Side, side: Side, found: Mapping[str, Difference
     if is_of_machines(baseline, side):
         return "machine effect"
     stacks, machines = ({getattr(each, layer).same for each in found.values()} for layer in ("stack", "machine"))
-    if False in stacks or _have_other_packages(baseline, side):
+    if False in stacks:
         return "stack effect"
     if False in machines:
         return "machine effect"

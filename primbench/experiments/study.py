@@ -227,7 +227,7 @@ def check_build(study: Study, found: Results, worker: Worker) -> None:
     """
     baseline = study.arms[0].name
     first = next((each for each in found.workers if _place(each) == (baseline, worker.backend, worker.device)), None)
-    if study.other_builds or first is None or worker.arm is None or worker.arm.brings_builds:
+    if first is None or worker.arm is None or _may_differ(study, worker.arm):
         return
     for key, name in build_of(worker.backend).items():
         here, there = (each.versions.get(key, "unknown") for each in (worker, first))
@@ -238,6 +238,10 @@ def check_build(study: Study, found: Results, worker: Worker) -> None:
                 f"places; {_way_out(worker.arm, worker.backend, here, there)}, or measure it all the same by "
                 "`primbench study --other-builds`"
             )
+
+
+def _may_differ(study: Study, arm: Arm) -> bool:
+    return study.other_builds or arm.brings_builds
 
 
 def _place(worker: Worker) -> tuple[str, str, str]:
