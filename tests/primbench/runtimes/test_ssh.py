@@ -15,7 +15,8 @@ import pytest
 
 from primbench.errors import InvalidRequest
 from primbench.runtimes import arrival
-from primbench.runtimes.afar import FIRST, OLDEST_PYTHON, arm_there, parcel, sent
+from primbench.runtimes.afar import FIRST, arm_there, parcel, sent
+from primbench.runtimes.invocation import OLDEST_PYTHON
 from primbench.runtimes.order import Order
 from primbench.runtimes.refusals import refusal
 from primbench.runtimes.ssh import REACHED_BY, connect, launch
