@@ -8,6 +8,7 @@ PrimbenchError              exit code 1
 |   `-- FileError           a suite or results file that cannot be read
 |-- OutputError             what was measured cannot be written: disk full, no permission
 |-- UnsupportedCase         a backend has no such operation: the case is skipped with this reason
+|   `-- KernelUnavailable   what a kernel is made by is not installed, or does not reach the device
 |-- ImageError              a container image could not be built
 |-- VerificationError       the output is wrong: the case fails and its time is not shown
 `-- WorkerError             a worker process could not be started or spoke out of turn
@@ -83,6 +84,10 @@ class ImageError(PrimbenchError):
 
 
 class UnsupportedCase(PrimbenchError):
+    pass
+
+
+class KernelUnavailable(UnsupportedCase):
     pass
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from primbench.backends._triton import launched, need_triton
 from primbench.backends.torch import compiled
 from primbench.errors import UnsupportedCase
 from primbench.problem import Step, described, kernel
@@ -36,6 +37,19 @@ def compiled_elementwise(backend: Any, problem: Elementwise, *inputs: Any) -> St
         gate, up = inputs
         return compiled(lambda: torch.nn.functional.silu(gate) * up)
     raise UnsupportedCase(f"compiled: {problem.op} is one operator, of which there is nothing to fuse")
+
+
+@kernel("elementwise", "torch", name="triton")
+def triton_elementwise(backend: Any, problem: Elementwise, *inputs: Any) -> Step:
+    """SwiGLU in one kernel of Triton."""
+    need_triton(backend)
+    if problem.op != "swiglu":
+        raise UnsupportedCase(f"triton: swiglu alone, which torch has no operator for, not {problem.op}")
+    from primbench.kernels.elementwise._triton import swiglu
+
+    gate, up = inputs
+    y = backend.empty((problem.elements,), problem.dtype)
+    return launched(lambda: swiglu(gate, up, y))
 
 
 def _forward(op: str, y: Any, inputs: tuple[Any, ...]) -> Step:

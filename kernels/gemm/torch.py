@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from primbench.backends._triton import is_interpreted, launched, need_triton
 from primbench.errors import UnsupportedCase
 from primbench.kernels.gemm.problem import Gemm, oriented
 from primbench.problem import Step, kernel
@@ -27,6 +28,23 @@ def torch_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> St
         return lambda: torch.mm(a, b, out=c)
     alpha, beta, added = problem.alpha, problem.beta, c if d is None else d
     return lambda: torch.addmm(added, a, b, alpha=alpha, beta=beta, out=c)
+
+
+@kernel("gemm", "torch", name="triton")
+def triton_gemm(backend: Any, problem: Gemm, a: Any, b: Any, *_: Any) -> Step:
+    """A tile of C a program of Triton, of the size that is fastest here; the step's ``algorithm`` names it."""
+    need_triton(backend)
+    if problem.dtype not in ("float32", "float16", "bfloat16") or problem.accumulate != "float32":
+        raise UnsupportedCase("triton: float32, float16 and bfloat16 alone, summed in float32")
+    if problem.dtype == "bfloat16" and is_interpreted():
+        raise UnsupportedCase("triton: its interpreter takes the bits of bfloat16 for integers")
+    if (problem.alpha, problem.beta) != (1.0, 0.0):
+        raise UnsupportedCase("triton: alpha=1 and beta=0 alone")
+    from primbench.kernels.gemm._triton import product, tiled
+
+    a, b = oriented(problem, a, b)
+    c = backend.empty((problem.m, problem.n), problem.out_dtype)
+    return launched(lambda: product(a, b, c, problem.math_mode), tiled)
 
 
 def set_precision(torch: Any, problem: Gemm, *, on_gpu: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from primbench.backends._triton import launched, need_short_rows, need_triton
 from primbench.backends.torch import compiled
 from primbench.errors import UnsupportedCase
 from primbench.kernels.norm._operands import EPSILON, MOMENTUM, named_inputs
@@ -51,6 +52,20 @@ def compiled_norm(backend: Any, problem: Norm, *inputs: Any) -> Step:
     if problem.direction != "forward":
         raise UnsupportedCase("compiled: of the forward pass alone")
     return compiled(torch_norm(backend, problem, *inputs))
+
+
+@kernel("norm", "torch", name="triton")
+def triton_norm(backend: Any, problem: Norm, *inputs: Any) -> Step:
+    """A row a program of Triton, which reads and writes it once."""
+    need_triton(backend)
+    if problem.direction != "forward" or problem.kind == "batch":
+        raise UnsupportedCase("triton: of the forward pass of layer and RMS normalisation alone")
+    need_short_rows(problem.features)
+    from primbench.kernels.norm._triton import norm
+
+    named, y = named_inputs(problem, inputs), backend.empty(problem.shape, problem.dtype)
+    x, weight, bias = named["x"], named["weight"], named["bias"]
+    return launched(lambda: norm(x, weight, bias, y, EPSILON))
 
 
 def as_nchw(problem: Norm, array: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from primbench.backends._triton import launched, need_short_rows, need_triton
 from primbench.backends.torch import compiled
 from primbench.errors import UnsupportedCase
 from primbench.kernels.softmax.problem import named_inputs
@@ -39,3 +40,17 @@ def compiled_softmax(backend: Any, problem: Softmax, *inputs: Any) -> Step:
     if problem.direction != "forward":
         raise UnsupportedCase("compiled: of the forward pass alone")
     return compiled(torch_softmax(backend, problem, *inputs))
+
+
+@kernel("softmax", "torch", name="triton")
+def triton_softmax(backend: Any, problem: Softmax, *inputs: Any) -> Step:
+    """A row a program of Triton, which reads and writes it once."""
+    need_triton(backend)
+    if problem.direction != "forward" or problem.is_loss:
+        raise UnsupportedCase("triton: of the forward pass of softmax and log_softmax alone")
+    need_short_rows(problem.classes)
+    from primbench.kernels.softmax._triton import softmax
+
+    (x,) = inputs
+    y = backend.empty(problem.output_shape, problem.dtype)
+    return launched(lambda: softmax(x, y, logarithm=problem.kind == "log_softmax"))

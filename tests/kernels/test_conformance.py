@@ -17,7 +17,7 @@ import pytest
 from primbench.backends import Backend, devices_of, missing, names, open_backend
 from primbench.devices import Device
 from primbench.environment.devices import has_gpu_node
-from primbench.errors import BackendUnavailable, InvalidRequest, UnsupportedCase
+from primbench.errors import BackendUnavailable, InvalidRequest, KernelUnavailable, UnsupportedCase
 from primbench.problem import Exact, Problem, Reference, description_of, fields_of
 from primbench.registry import backends_of, build, kernels_of, primitives, setup_of
 from primbench.timing.verify import check_output
@@ -158,6 +158,8 @@ def test_a_kernel_beside_the_usual_one_agrees_with_the_reference(
         inputs = inputs_of(problem, np.random.default_rng(7))
         try:
             step = setup_of(primitive, name, kernel)(backend, problem, *map(backend.put, inputs))
+        except KernelUnavailable as reason:
+            pytest.skip(str(reason))
         except UnsupportedCase as reason:
             refused = str(reason)
             continue
