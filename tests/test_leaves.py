@@ -22,6 +22,7 @@ LEAVES = {
     ),
     "capture": (
         "primbench/decompose",
+        "primbench/traces",
         "primbench/kernels/aten",
         "primbench/cli/capture.py",
         "primbench/cli/explain.py",

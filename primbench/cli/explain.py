@@ -26,6 +26,8 @@ STEP = "step"
 """Label of cases, in which step they are."""
 FLOP_A_BYTE, LEAST_BYTES = 100, 2**20
 """Of a large product, and what a GPU moves while it begins a kernel: so much is taken to last as long."""
+TRACES = (".json", ".json.gz")
+"""Ends of names of traces that torch's profiler has written."""
 LEAST_S, MOST_S = 5e-3, 30e-3
 """How long a part is sampled, of which there may be hundreds."""
 
@@ -49,7 +51,7 @@ class MeasureParts(Here):
 class ExplainSteps:
     """To say where the time of captured steps goes."""
 
-    files: tuple[str, ...] = argument(nargs=-1, required=True, metavar="STEP.toml|RESULTS.jsonl...")
+    files: tuple[str, ...] = argument(nargs=-1, required=True, metavar="STEP.toml|RESULTS.jsonl|TRACE.json...")
     here: Here = part(MeasureParts)
 
 
@@ -60,12 +62,28 @@ def _explain(asked: ExplainSteps) -> None:
     from primbench.system.jsonlines import SUFFIXES
 
     files, here = asked.files, asked.here
+    traced = [file.endswith(TRACES) for file in files]
+    if all(traced):
+        _traces(files, here)
+        return
+    if any(traced):
+        raise InvalidRequest("traces and other files in one: explain them one after the other")
     recorded = [file.endswith(SUFFIXES) for file in files]
     if any(recorded) and not all(recorded):
         raise InvalidRequest("suites and results files in one: explain them one after the other")
     steps, records = _of_results(files, here) if all(recorded) else _of_suites(files, here)
     publish(words.document(steps), here.exports.files)
     exit_as(None, records)
+
+
+def _traces(files: Sequence[str], here: Here) -> None:
+    """Print what the steps in traces are bound by, and write the exports."""
+    from primbench.cli.outputs import check_here, publish
+    from primbench.traces import bound, kineto, report
+
+    check_here(here, files)
+    traces = [kineto.read(file) for file in files]
+    publish(report.document(traces, [bound.bound_of(trace) for trace in traces]), here.exports.files)
 
 
 def _of_results(files: Sequence[str], here: Here) -> tuple[list[tuple[str, Explained]], Sequence[Record]]:
@@ -171,5 +189,8 @@ command = RequestCommand(
          "other operators, launches, Python and autograd, and what is left unexplained.\n\n"
          "Three numbers are set beside the step's own: the sum of its parts' device times, the sum of their launches, "
          "and the larger of these two. The whole of a script's step are steps like it, timed as they ran when it was "
-         "captured, of which waits for the data loader and for a CPU are told apart.",
+         "captured, of which waits for the data loader and for a CPU are told apart.\n\n"
+         "A trace that torch.profiler wrote (TRACE.json, TRACE.json.gz) is read as it is: what bounds the steps in it, "
+         "and how much the first remedy can gain. Two traces are set side by side; of ranks of one job it says who is "
+         "waited for.",
 )  # fmt: skip

@@ -33,7 +33,7 @@ compare
 causes
 experiments baselines
 report
-watching fleet decompose
+watching fleet decompose traces
 cli pytesting
 """
 LINE = {package: number for number, line in enumerate(ORDER.splitlines()) for package in line.split()}

@@ -1,0 +1,229 @@
+"""A trace as torch.profiler writes it (Kineto's Chrome trace): what ran on the host and on GPUs, and where steps begin.
+
+Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (Trace Event Format); categories
+and arguments: https://github.com/pytorch/kineto, libkineto/src/output_json.cpp. Times there are microseconds.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+
+from primbench.errors import FileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MOST_BYTES = 4 * 2**30
+"""Of a trace, unpacked: what is read is in memory at once, several times as large."""
+
+Work = Literal["kernel", "collective", "copy"]
+"""On a GPU: a kernel, also one that sets memory or copies within it; of a collective; between host and GPU."""
+Doing = Literal["data", "wait", "call"]
+"""On the host: waiting for the data loader, waiting for the GPU, in an operator of torch or a call of the driver."""
+
+# Names that categories had in 2021, beside those of today.
+_TODAY = {"operator": "cpu_op", "runtime": "cuda_runtime", "memcpy": "gpu_memcpy", "memset": "gpu_memset"}
+_ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+_DRIVER = re.compile(r"[a-z0-9]+_(runtime|driver)")
+_STEP = re.compile(r"ProfilerStep#(\d+)")
+_LOADER = re.compile(r"enumerate\(DataLoader\)")
+_WAITS = re.compile(r"(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize")
+_COLLECTIVE = re.compile(
+    r"(nccl|rccl|msccl)|(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all).*kernel", re.IGNORECASE
+)
+_ON_HOST_COLLECTIVE = re.compile(r"(gloo|c10d|mpi|nccl):")
+_BETWEEN = re.compile(r"HtoD|DtoH|Host -> Device|Device -> Host|HostToDevice|DeviceToHost")
+
+
+class _Args(msgspec.Struct, gc=False):
+    correlation: Any = None
+    device: Any = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    ph: str = ""
+    cat: str | None = None
+    name: str = ""
+    ts: Any = 0
+    dur: Any = 0
+    tid: Any = None
+    args: _Args | None = None
+
+    @property
+    def begin(self) -> float:
+        return float(self.ts)
+
+
+class _Ranks(msgspec.Struct):
+    rank: int | None = None
+    world_size: int | None = None
+
+
+class _Gpu(msgspec.Struct):
+    name: str = ""
+
+
+class _File(msgspec.Struct):
+    events: list[_Event] = msgspec.field(name="traceEvents")
+    ranks: _Ranks | None = msgspec.field(name="distributedInfo", default=None)
+    gpus: list[_Gpu] = msgspec.field(name="deviceProperties", default=[])
+
+
+class OnGpu(NamedTuple):
+    """Something that ran on a GPU."""
+
+    begin_s: float
+    end_s: float
+    name: str
+    work: Work
+    launch: Call | None
+    """The call that started it, where the trace has it."""
+
+
+class Call(NamedTuple):
+    """Something that ran on the host."""
+
+    begin_s: float
+    end_s: float
+    name: str
+    doing: Doing
+    thread: object
+
+
+@dataclass
+class Trace:
+    """What is in one file."""
+
+    path: str
+    on_gpu: list[OnGpu] = field(default_factory=list)
+    """In the order in which they began, of one GPU: that which ran longest."""
+    calls: list[Call] = field(default_factory=list)
+    steps: list[tuple[float, float]] = field(default_factory=list)
+    """Begin and end of each, as the host saw it; none where the script told the profiler of none."""
+    rank: int | None = None
+    world_size: int | None = None
+    gpu: str = ""
+    """Its name; "" where the trace has none."""
+    unseen: int = 0
+    """Calls of a driver, of a trace that has nothing of what they started."""
+
+
+def read(path: str) -> Trace:
+    """Times in it count from its first event. Raises FileError for what is no such trace."""
+    events, ranks, gpus = _decoded(path, _unpacked(path))
+    whole = _relative([event for event in events if event.ph == "X" and event.cat])
+    calls = [call for event in whole if (call := _call(event)) is not None]
+    on_gpu = _on_gpu(whole)
+    if not calls and not on_gpu:
+        raise FileError(
+            f"{path}: nothing in it ran on a CPU or a GPU: record activities=[CPU, CUDA] with torch.profiler"
+        )
+    gpu = gpus[0].name if gpus and on_gpu else ""
+    unseen = 0 if on_gpu else len(_launches(whole))
+    return Trace(path, on_gpu, calls, _steps(whole), ranks.rank, ranks.world_size, gpu, unseen)
+
+
+def _relative(events: list[_Event]) -> list[_Event]:
+    """The same from the first one's begin on: microseconds since 1970 leave a float no nanoseconds."""
+    first = min((event.begin for event in events), default=0.0)
+    for event in events:
+        event.ts = event.begin - first
+    return events
+
+
+def _on_gpu(events: Sequence[_Event]) -> list[OnGpu]:
+    """Of the GPU that computed longest, in the order in which they began."""
+    launches = _launches(events)
+    found: dict[object, list[OnGpu]] = {}
+    for event in events:
+        if (category := _category(event)) in _ON_GPU:
+            args = event.args or _Args()
+            ran = OnGpu(*_span(event), event.name, _work(category, event.name), launches.get(args.correlation))
+            found.setdefault(args.device, []).append(ran)
+    most = max(found.values(), key=lambda several: sum(each.end_s - each.begin_s for each in several), default=[])
+    return sorted(most, key=lambda each: each.begin_s)
+
+
+def _unpacked(path: str) -> bytes:
+    try:
+        packed = Path(path).read_bytes()
+        if not packed.startswith(b"\x1f\x8b"):
+            return packed
+        with gzip.open(path) as file:
+            return file.read(MOST_BYTES)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise FileError(f"{path}: cut off or damaged: {error}: copy it again") from None
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror or error}") from None
+
+
+def _decoded(path: str, text: bytes) -> tuple[Sequence[_Event], _Ranks, Sequence[_Gpu]]:
+    """Of a trace, or of its events alone, as a list of them is one, too."""
+    try:
+        if text.lstrip()[:1] == b"[":
+            return msgspec.json.decode(text, type=list[_Event]), _Ranks(), []
+        found = msgspec.json.decode(text, type=_File, strict=False)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        ways = "export_chrome_trace() and tensorboard_trace_handler() write one"
+        raise FileError(f"{path}: no trace of torch.profiler: {error}: {ways}") from None
+    return found.events, found.ranks or _Ranks(), found.gpus
+
+
+def _category(event: _Event) -> str:
+    low = (event.cat or "").lower()
+    return _TODAY.get(low, low)
+
+
+def _span(event: _Event) -> tuple[float, float]:
+    begin_s = event.begin * 1e-6
+    return begin_s, begin_s + float(event.dur or 0) * 1e-6
+
+
+def _call(event: _Event) -> Call | None:
+    """None of what says nothing of what the host does."""
+    doing = _doing(_category(event), event.name)
+    return None if doing is None else Call(*_span(event), event.name, doing, event.tid)
+
+
+def _doing(category: str, name: str) -> Doing | None:
+    if category in ("user_annotation", "cpu_op") and _LOADER.match(name):
+        return "data"
+    if (category != "cpu_op" and not _DRIVER.fullmatch(category)) or _STEP.match(name):
+        return None
+    return "wait" if _WAITS.match(name) else "call"
+
+
+def _launches(events: Iterable[_Event]) -> dict[object, Call]:
+    """The driver's calls by the number that what they start has, too."""
+    found: dict[object, Call] = {}
+    for event in events:
+        if _DRIVER.fullmatch(_category(event)) and event.args and event.args.correlation is not None:
+            found[event.args.correlation] = Call(*_span(event), event.name, "call", event.tid)
+    return found
+
+
+def _work(category: str, name: str) -> Work:
+    if category == "gpu_memcpy" and _BETWEEN.search(name):
+        return "copy"
+    return "collective" if category == "kernel" and _COLLECTIVE.search(name) else "kernel"
+
+
+def _steps(events: Iterable[_Event]) -> list[tuple[float, float]]:
+    """Each once, whichever thread and device it is noted on."""
+    found = dict[int, tuple[float, float]]()
+    for event in events:
+        if (named := _STEP.fullmatch(event.name)) and _category(event) in ("user_annotation", "cpu_op"):
+            found.setdefault(int(named[1]), _span(event))
+    return [found[number] for number in sorted(found)]
+
+
+def is_collective(call: Call) -> bool:
+    """Whether it is one of a backend that runs on the host."""
+    return _ON_HOST_COLLECTIVE.match(call.name) is not None

@@ -1,0 +1,114 @@
+"""What traces tell, as a document: what bounds each, where its time goes, and what two of them differ in."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from primbench.report.document import Document, Note, Section, Table
+from primbench.traces.beside import beside
+from primbench.traces.bound import HOST
+from primbench.traces.words import WORDS
+from primbench.units import format_percent, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from primbench.traces.bound import Bound
+    from primbench.traces.kineto import Trace
+
+MOST_NAMES = 6
+
+
+def document(traces: Sequence[Trace], bounds: Sequence[Bound]) -> Document:
+    """A part of each is a row. Two traces are set side by side, and ranks of one job by who waits."""
+    told = [*zip(traces, bounds, strict=True)]
+    together = beside(told)
+    return Document(
+        ", ".join(trace.path for trace in traces),
+        Note(together.answer if together else sentence(bounds[0])),
+        lambda: [*([Section("", [together.table])] if together else []), *_sections(told)],
+        rows=lambda: [
+            {"trace": trace.path, "rank": trace.rank, "part": part, "time_s": time_s, "step_s": bound.step_s}
+            for trace, bound in told
+            for part, time_s in bound.parts_s.items()
+        ],
+        value=[
+            {"trace": trace.path, "rank": trace.rank, "gpu": trace.gpu or None, "part": bound.part, **asdict(bound)}
+            for trace, bound in told
+        ],
+    )
+
+
+def _sections(told: Sequence[tuple[Trace, Bound]]) -> Iterator[Section]:
+    """Of one trace the answer is its sentence."""
+    for trace, bound in told:
+        parts = [_where(trace, bound), _largest(bound)]
+        yield Section(trace.path, [Note(sentence(bound)), *parts]) if len(told) > 1 else Section("", parts)
+
+
+def sentence(bound: Bound) -> str:
+    """What bounds a step, by how much, and how short the first remedy can make it at best."""
+    words, it = WORDS[bound.part], "what was traced" if bound.is_whole else "this step"
+    least_s = _at_best_s(bound)
+    said = words.bounds.format(it=it)
+    least = words.remedy.format(least=format_time(least_s))
+    return f"{said[0].upper()}{said[1:]}: {_busy(bound)}; {least}."
+
+
+def _at_best_s(bound: Bound) -> float:
+    """A step without the part that bounds it, no shorter than what is left; without all waits where kernels do."""
+    parts_s = bound.parts_s
+    if bound.part == "kernels":
+        return parts_s["kernels"]
+    if bound.part in ("launches", "python") and bound.on_gpu:
+        return bound.step_s - sum(parts_s.get(part, 0.0) for part in ("launches", "python"))
+    return bound.step_s - parts_s[bound.part]
+
+
+def _busy(bound: Bound) -> str:
+    step = format_time(bound.step_s)
+    if not bound.on_gpu:
+        return f"{format_time(bound.parts_s[bound.part])} of {step}"
+    computes = f"the GPU computes {format_time(bound.parts_s.get('kernels', 0.0))} of {step}"
+    if bound.part == "kernels":
+        return computes
+    part_s = sum(bound.parts_s.get(part, 0.0) for part in HOST) if bound.part in HOST else bound.parts_s[bound.part]
+    return f"{computes}, and waits for {'the host' if bound.part in HOST else 'them'} {format_time(part_s)}"
+
+
+def _where(trace: Trace, bound: Bound) -> Table:
+    rows = [[part, time_s, time_s / bound.step_s, WORDS[part].what] for part, time_s in bound.parts_s.items()]
+    title = "what was traced" if bound.is_whole else f"a step, the mean of {bound.steps}"
+    shared = [*filter(None, [trace.gpu]), *([] if trace.rank is None else [f"rank {trace.rank}"])]
+    table = Table.of_rows(
+        title, ["", "time", "share", "while"], rows, [*map(Note, _cautions(trace, bound))],
+        formats={"time": format_time, "share": format_percent},
+    )  # fmt: skip
+    return replace(table, shared=shared)
+
+
+def _cautions(trace: Trace, bound: Bound) -> Iterator[str]:
+    if trace.unseen:
+        yield (
+            f"{trace.unseen} calls of a device's driver started what the trace does not have: what its kernels take is "
+            "not known, and activities=[CPU, CUDA] records those of a GPU"
+        )
+    if bound.on_gpu:
+        yield (
+            f"{bound.launches:.0f} started on the GPU, which was waited for {bound.waits:.0f} times; a profiler makes "
+            "the host slower, so that without it launches and Python take less than here"
+        )
+    if bound.is_whole:
+        yield "no steps are marked: call the profiler's step() after each for parts of a step"
+
+
+def _largest(bound: Bound) -> Table:
+    rows = [[each.calls, each.time_s, each.time_s / bound.step_s, each.name] for each in bound.largest[:MOST_NAMES]]
+    left_s = sum(each.time_s for each in bound.largest[MOST_NAMES:])
+    notes = [Note(f"{len(bound.largest) - MOST_NAMES} more take {format_time(left_s)} together")] if left_s else []
+    what = "what ran on the GPU" if bound.on_gpu else "operators that no other one called"
+    return Table.of_rows(
+        what, ["calls", "time", "share", "name"], rows, notes,
+        formats={"calls": "{:.4g}".format, "time": format_time, "share": format_percent},
+    )  # fmt: skip

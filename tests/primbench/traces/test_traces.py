@@ -1,0 +1,272 @@
+"""Traces of torch's profiler: made up ones of GPUs, whose parts are known, and real ones of a CPU."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from primbench.errors import FileError
+from primbench.traces.bound import Bound, bound_of, shown
+from primbench.traces.kineto import read
+
+Invoke = Callable[..., Result]
+Event = dict[str, Any]
+EPOCH_US = 1_700_000_000_000_000.0
+"""What Kineto counts from, in microseconds, of which a float has every fourth of one."""
+
+
+def event(category: str, name: str, begin_us: float, us: float, **args: Any) -> Event:
+    return {"ph": "X", "cat": category, "name": name, "ts": EPOCH_US + begin_us, "dur": us, "tid": 7, "args": args}
+
+
+def ran(
+    number: int, launch_us: float, begin_us: float, us: float, name: str = "gemm", kind: str = "kernel"
+) -> list[Event]:
+    """Something on a GPU, and the call that started it, of 5 us."""
+    return [
+        event("cuda_runtime", "cudaLaunchKernel", launch_us, 5, correlation=number),
+        event(kind, name, begin_us, us, correlation=number, device=0, stream=7),
+    ]
+
+
+def steps(of_step: Callable[[float], Iterable[Event]], step_us: float, count: int = 4) -> list[Event]:
+    """Several alike. of_step: what happens from a time on."""
+    marks = [event("user_annotation", f"ProfilerStep#{n + 9}", n * step_us, step_us - 1) for n in range(count)]
+    return [*marks, *(each for n in range(count) for each in of_step(n * step_us))]
+
+
+def written(folder: Path, events: list[Event], name: str = "a.json.gz", **said: Any) -> str:
+    path = folder / name
+    text = json.dumps({"deviceProperties": [{"name": "NVIDIA A"}], "traceEvents": events, **said}).encode()
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    return str(path)
+
+
+def found(folder: Path, events: list[Event], **said: Any) -> Bound:
+    return bound_of(read(written(folder, events, **said)))
+
+
+def parts_us(bound: Bound) -> dict[str, float]:
+    assert bound.step_s == pytest.approx(sum(bound.parts_s.values()))
+    return {part: round(time_s * 1e6, 1) for part, time_s in bound.parts_s.items()}
+
+
+def test_each_moment_of_a_step_is_of_one_part(tmp_path: Path) -> None:
+    """Kernels hide what runs beside them, and what nothing hides is told apart."""
+
+    def step(at: float) -> Iterable[Event]:
+        first, *_ = number = [round(at) * 10 + n for n in range(4)]
+        yield from ran(first, at + 10, at + 20, 100)
+        yield from ran(
+            number[1], at + 30, at + 100, 50, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "kernel"
+        )  # 20 hidden
+        yield from ran(number[2], at + 40, at + 150, 30, "Memcpy HtoD (Pinned -> Device)", "gpu_memcpy")
+        yield event("cpu_op", "aten::mm", at + 200, 30)  # nothing ran from 180 on
+        yield from ran(number[3], at + 240, at + 260, 40, "Memcpy DtoD (Device -> Device)", "gpu_memcpy")
+
+    bound = found(tmp_path, steps(step, 400))
+    # of 80 us before the last one 30 in the operator, 5 in its launch, and 15 until it began; then 120 until the next
+    assert {
+        "kernels": 140.0, "python": 140.0, "launches": 60.0, "collectives": 30.0, "copies": 30.0,
+    } == parts_us(bound)  # fmt: skip
+    assert (3, 4.0, 50.0, "NVIDIA A") == (
+        bound.steps, bound.launches, round(bound.collective_s * 1e6, 1), read(str(tmp_path / "a.json.gz")).gpu,
+    )  # fmt: skip
+    assert "python" == bound.part  # 200 us of waits for the host exceed 140
+
+
+def launch_bound(at: float) -> Iterable[Event]:
+    for n in range(10):
+        yield event("cpu_op", "aten::add", at + 20 * n, 19)
+        yield from ran(round(at) * 10 + n, at + 20 * n + 10, at + 20 * n + 18, 2)
+
+
+def waiting(at: float) -> Iterable[Event]:
+    yield from ran(round(at) * 10, at + 1, at + 10, 50)
+    yield event("cuda_runtime", "cudaStreamSynchronize", at + 12, 50)
+    yield from ran(round(at) * 10 + 1, at + 190, at + 196, 3)
+
+
+def loading(at: float) -> Iterable[Event]:
+    yield event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at, 150)
+    yield event("cpu_op", "aten::stack", at + 20, 30)  # by the loader
+    yield from ran(round(at) * 10, at + 160, at + 168, 30)
+
+
+def computing(at: float) -> Iterable[Event]:
+    for n in range(4):
+        yield from ran(round(at) * 10 + n, at + 10 * n, at + 1000 + 50 * n, 49.5)  # the GPU is far behind
+
+
+SENTENCES = {
+    "launches": (launch_bound, "The host's operators and launches bound this step: the GPU computes 20.0 us of 200 us"),
+    "waits": (waiting, "Waits for the GPU bound this step: the GPU computes 53.0 us of 200 us"),
+    "data": (loading, "The data loader bounds this step: the GPU computes 30.0 us of 200 us"),
+    "kernels": (computing, "The GPU's kernels bound this step: the GPU computes 198 us of 200 us; without any wait it"),
+}
+
+
+@pytest.mark.parametrize("part", SENTENCES)
+def test_what_bounds_a_step_is_said_with_what_to_do(part: str, invoke: Invoke, tmp_path: Path) -> None:
+    of_step, sentence = SENTENCES[part]
+    path = written(tmp_path, steps(of_step, 200), "trace.json")
+    assert part == bound_of(read(path)).part
+    done = invoke("explain", path, "--json", tmp_path / "out.json", "--csv", tmp_path / "out.csv")
+    assert 0 == done.exit_code, done.stderr
+    assert done.stdout.startswith(sentence), done.stdout
+    (told,) = json.loads((tmp_path / "out.json").read_text())
+    assert (part, path) == (told["part"], told["trace"])
+    assert f"{path},,{part}," in (tmp_path / "out.csv").read_text()
+
+
+def test_kernels_that_a_step_did_not_launch_are_of_the_one_that_did(tmp_path: Path) -> None:
+    """A GPU that is a step behind: the host's marks say nothing of when it computed."""
+    late = steps(lambda at: ran(round(at), at + 10, at + 1000, 150), 200)
+    bound = found(tmp_path, late)
+    assert 150.0 == parts_us(bound)["kernels"]
+    assert 200.0 == pytest.approx(bound.step_s * 1e6)
+
+
+def test_two_traces_are_set_side_by_side(invoke: Invoke, tmp_path: Path) -> None:
+    one = written(tmp_path, steps(launch_bound, 200), "one.json")
+    two = written(
+        tmp_path, steps(lambda at: [*launch_bound(at), *ran(round(at) + 5, at + 200, at + 205, 60)], 300), "two.json"
+    )
+    done = invoke("explain", one, two)
+    assert done.stdout.startswith(
+        f"The step of {two} is 100 us longer than that of {one}, of 200 us: +60.0 us in kernels."
+    )
+    assert "primbench capture SCRIPT.py" in done.stdout
+
+
+def rank(at: float, late_us: float) -> Iterable[Event]:
+    """All end a collective together, and begin it when they come to it."""
+    yield from ran(round(at) * 10, at + 1, at + 5, 20 + late_us)
+    yield from ran(
+        round(at) * 10 + 1, at + 2, at + 25 + late_us, 150 - late_us, "ncclKernel_AllReduce_RING_LL_Sum_float"
+    )
+
+
+def test_of_ranks_the_last_one_is_named(invoke: Invoke, tmp_path: Path) -> None:
+    paths = [
+        written(
+            tmp_path, steps(lambda at, n=n: rank(at, 90.0 * (n == 2)), 200), f"{n}.json.gz",
+            distributedInfo={"backend": "nccl", "rank": n, "world_size": 4},
+        )
+        for n in range(4)
+    ]  # fmt: skip
+    done = invoke("explain", *paths)
+    assert done.stdout.startswith(
+        "Rank 2 comes last: it is 60.0 us a step in collectives, where others wait 150 us and more."
+    )
+    assert invoke("explain", *paths[:2]).stdout.startswith("No rank is waited for")
+
+
+def test_a_trace_without_steps_is_told_as_a_whole(tmp_path: Path) -> None:
+    old = [
+        event("Kernel", "k", 100, 50, correlation=3, device=0),
+        event("Runtime", "cudaLaunchKernel", 80, 9, correlation=3),
+        event("Memcpy", "Memcpy DtoH (Device -> Pageable)", 150, 50, device=0),
+    ]
+    path = tmp_path / "list.json"
+    path.write_text(json.dumps(old))
+    bound = bound_of(read(str(path)))
+    assert (True, {"kernels": 50.0, "copies": 50.0}) == (bound.is_whole, parts_us(bound))
+
+
+def test_what_a_trace_has_not_of_a_device_is_said(invoke: Invoke, tmp_path: Path) -> None:
+    calls = [event("mtia_runtime", "launch", n, 5, correlation=n) for n in range(3)]
+    done = invoke("explain", written(tmp_path, [*calls, event("cpu_op", "aten::mm", 0, 50)]))
+    assert "3 calls of a device's driver started what the trace does not have" in done.stdout
+
+
+WRONG = {
+    "{": "no trace of torch.profiler: ",
+    '{"a": 1}': "no trace of torch.profiler: Object missing required field `traceEvents`",
+    '{"traceEvents": []}': "nothing in it ran on a CPU or a GPU: record activities=[CPU, CUDA] with torch.profiler",
+    "\x1f\x8b\x08": "cut off or damaged: ",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_no_trace_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(FileError, match=WRONG[text].replace("[", r"\[")):
+        read(str(tmp_path / "a.json"))
+
+
+def test_traces_are_explained_apart_from_other_files(invoke: Invoke, tmp_path: Path) -> None:
+    done = invoke("explain", "a.json", "b.toml")
+    assert (2, "Error: traces and other files in one: explain them one after the other\n") == (
+        done.exit_code,
+        done.stderr,
+    )
+    done = invoke("explain", tmp_path / "none.json")
+    assert (2, f"Error: {tmp_path}/none.json: No such file or directory\n") == (done.exit_code, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("void at::native::(anonymous namespace)::k<float, 4>(int, f<3>)", "at::native::k"),
+        ("ampere_sgemm_32x32_tn", "ampere_sgemm_32x32_tn"),
+        ("<lambda>", "<lambda>"),
+        ("x" * 99, "x" * 57 + "..."),
+    ],
+)  # fmt: skip
+def test_names_of_kernels_are_short(name: str, short: str) -> None:
+    assert short == shown(name)
+
+
+def profiled(folder: Path, batches: Iterable[Any], own: Callable[[], None], size: int) -> Bound:
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        for batch in batches:
+            own()
+            torch.ones(size, size) @ torch.ones(size, size) + batch.sum()
+            profiler.step()
+    path = folder / "cpu.json"
+    profiler.export_chrome_trace(str(path))
+    return bound_of(read(str(path)))
+
+
+class Slow:
+    """Data that take a while."""
+
+    def __init__(self, of_s: float) -> None:
+        self._of_s = of_s
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, number: int) -> Any:
+        import time
+
+        import torch
+
+        time.sleep(self._of_s)
+        return torch.zeros(1)
+
+
+@pytest.mark.wheel
+@pytest.mark.parametrize(
+    ("part", "data_s", "own_s", "size"), [("data", 0.1, 0, 8), ("python", 0, 0.1, 8), ("operators", 0, 0, 1500)]
+)
+def test_real_steps_on_a_cpu_are_bound_by_what_they_do_most(
+    part: str, data_s: float, own_s: float, size: int, tmp_path: Path
+) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed, and its profiler writes the trace")
+    import time
+
+    loader = torch.utils.data.DataLoader(Slow(data_s))
+    bound = profiled(tmp_path, loader, lambda: time.sleep(own_s), size)
+    assert (part, False) == (bound.part, bound.on_gpu), parts_us(bound)
+    assert bound.largest[0].name in ("aten::matmul", "aten::ones", "aten::zeros")
