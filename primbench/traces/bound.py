@@ -22,16 +22,16 @@ from primbench.traces.kineto import is_collective
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from primbench.traces.kineto import Call, OnGpu, Trace
+    from primbench.traces.kineto import HostCall, OnGpu, TraceFile
 
-Part = Literal["kernels", "collectives", "copies", "operators", "launches", "waits", "data", "python"]
+StepPart = Literal["kernels", "collectives", "copies", "operators", "launches", "waits", "data", "python"]
 """kernels, collectives, copies: ran on the GPU. operators, collectives: on the host, of a trace without a GPU. While
 nothing ran on the GPU, launches: the host was in operators or the driver's calls; waits: it had let the GPU run dry, as
 it waited for it; data: it waited for the data loader; python: it was in none of these.
 """
 
-_ON_GPU: dict[str, Part] = {"kernel": "kernels", "collective": "collectives", "copy": "copies"}
-HOST: tuple[Part, ...] = ("launches", "waits", "python")
+_ON_GPU: dict[str, StepPart] = {"kernel": "kernels", "collective": "collectives", "copy": "copies"}
+HOST: tuple[StepPart, ...] = ("launches", "waits", "python")
 """What the GPU waits for that is the script's own."""
 _MOST_NAME = 60
 
@@ -47,7 +47,7 @@ class Named(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Bound:
+class StepBound:
     """The steps of a trace, on the mean."""
 
     steps: int
@@ -55,7 +55,7 @@ class Bound:
     is_whole: bool
     """Whether the trace as a whole is the step."""
     step_s: float
-    parts_s: Mapping[Part, float]
+    parts_s: Mapping[StepPart, float]
     """They add up to step_s. The most comes first."""
     largest: Sequence[Named]
     """All kernels, or operators, the longest first."""
@@ -68,10 +68,10 @@ class Bound:
     on_gpu: bool
 
     @property
-    def part(self) -> Part:
+    def part(self) -> StepPart:
         """What bounds the steps: the GPU, or what it waits for most, where it waits for more than it computes."""
         host = {name: time_s for name, time_s in self.parts_s.items() if name in HOST}
-        groups: dict[Part, float] = {name: self.parts_s[name] for name in self.parts_s.keys() - host.keys()}
+        groups: dict[StepPart, float] = {name: self.parts_s[name] for name in self.parts_s.keys() - host.keys()}
         if self.on_gpu and host:
             groups[max(host, key=lambda name: host[name])] = sum(host.values())
         else:
@@ -79,15 +79,15 @@ class Bound:
         return max(groups, key=lambda name: groups[name])
 
 
-def bound_of(trace: Trace) -> Bound:
+def bound_of(trace: TraceFile) -> StepBound:
     """What its steps have in common."""
     return _of_gpu(trace) if trace.on_gpu else _of_host(trace)
 
 
-def _of_gpu(trace: Trace) -> Bound:
+def _of_gpu(trace: TraceFile) -> StepBound:
     windows = _windows(trace)
     threads = _Threads(trace.calls)
-    parts_s: dict[Part, float] = defaultdict(float)
+    parts_s: dict[StepPart, float] = defaultdict(float)
     for window in windows:
         for part, time_s in _parts(window, threads):
             parts_s[part] += time_s
@@ -100,20 +100,20 @@ def _of_gpu(trace: Trace) -> Bound:
     )  # fmt: skip
 
 
-def _waits(calls: Iterable[Call], begin_s: float, end_s: float) -> int:
+def _waits(calls: Iterable[HostCall], begin_s: float, end_s: float) -> int:
     return sum(call.doing == "wait" and begin_s <= call.begin_s < end_s for call in calls)
 
 
 def _bound(
-    steps: int, step_s: float, parts_s: Mapping[Part, float], ran: Iterable[tuple[str, float]], *,
+    steps: int, step_s: float, parts_s: Mapping[StepPart, float], ran: Iterable[tuple[str, float]], *,
     is_whole: bool, launches: float = 0.0, waits: float = 0.0, collective_s: float, on_gpu: bool,
-) -> Bound:  # fmt: skip
+) -> StepBound:  # fmt: skip
     by_name: dict[str, list[float]] = defaultdict(list)
     for name, time_s in ran:
         by_name[shown(name)].append(time_s)
     named = [Named(name, len(each) / steps, sum(each) / steps) for name, each in by_name.items()]
     ordered = sorted(parts_s.items(), key=lambda pair: -pair[1])
-    return Bound(
+    return StepBound(
         steps, is_whole, step_s / steps, {part: time_s / steps for part, time_s in ordered if time_s > 0},
         sorted(named, key=lambda each: -each.time_s), launches / steps, waits / steps, collective_s / steps, on_gpu,
     )  # fmt: skip
@@ -138,11 +138,11 @@ class _Window(NamedTuple):
     begin_s: float
     end_s: float
     ran: Sequence[OnGpu]
-    next_launch: Call | None = None
+    next_launch: HostCall | None = None
     """Of what the next step began with."""
 
 
-def _windows(trace: Trace) -> list[_Window]:
+def _windows(trace: TraceFile) -> list[_Window]:
     """Of each step that another one follows; of the only one there is all of it."""
     found = _by_step(trace)
     if not found:
@@ -159,7 +159,7 @@ def _end_s(ran: Sequence[OnGpu]) -> float:
     return max(each.end_s for each in ran)
 
 
-def _by_step(trace: Trace) -> dict[int, list[OnGpu]]:
+def _by_step(trace: TraceFile) -> dict[int, list[OnGpu]]:
     """What each step has started, by the number of steps before it."""
     found: dict[int, list[OnGpu]] = defaultdict(list)
     begins = [begin_s for begin_s, _ in trace.steps]
@@ -171,7 +171,7 @@ def _by_step(trace: Trace) -> dict[int, list[OnGpu]]:
     return found
 
 
-def _parts(window: _Window, threads: _Threads) -> Iterator[tuple[Part, float]]:
+def _parts(window: _Window, threads: _Threads) -> Iterator[tuple[StepPart, float]]:
     """Each moment of a step is of one part; what runs beyond its end is of the next step, as it is in the last one."""
     begin_s, end_s, ran, next_launch = window
     launches = [*(each.launch for each in ran), next_launch]
@@ -210,7 +210,7 @@ def _gaps(spans: Sequence[tuple[float, float]], begin_s: float, end_s: float) ->
 class _Spans:
     """When a thread waited for data, or for the GPU, and when it did that or was in a call."""
 
-    def __init__(self, calls: Sequence[Call]) -> None:
+    def __init__(self, calls: Sequence[HostCall]) -> None:
         data, waits = (
             _union((each.begin_s, each.end_s) for each in calls if each.doing == doing) for doing in ("data", "wait")
         )
@@ -221,13 +221,13 @@ class _Spans:
 class _Threads:
     """What each thread of the host was doing when."""
 
-    def __init__(self, calls: Sequence[Call]) -> None:
-        by_thread: dict[object, list[Call]] = defaultdict(list)
+    def __init__(self, calls: Sequence[HostCall]) -> None:
+        by_thread: dict[object, list[HostCall]] = defaultdict(list)
         for call in calls:
             by_thread[call.thread].append(call)
         self._spans = {thread: _Spans(own) for thread, own in by_thread.items()}
 
-    def idle(self, begin_s: float, end_s: float, launch: Call | None) -> Iterator[tuple[Part, float]]:
+    def idle(self, begin_s: float, end_s: float, launch: HostCall | None) -> Iterator[tuple[StepPart, float]]:
         """The parts of a time in which nothing ran on the GPU. launch: of what ran next.
 
         Once that was started it is of the launch. Before it, what follows a wait for the GPU that had it run dry is of
@@ -265,12 +265,12 @@ def _within(spans: Sequence[tuple[float, float]], begin_s: float, end_s: float) 
     return total_s
 
 
-def _of_host(trace: Trace) -> Bound:
+def _of_host(trace: TraceFile) -> StepBound:
     steps = trace.steps or [(min(each.begin_s for each in trace.calls), max(each.end_s for each in trace.calls))]
-    of_part: dict[Part, list[Call]] = {"data": [], "collectives": [], "operators": []}
+    of_part: dict[StepPart, list[HostCall]] = {"data": [], "collectives": [], "operators": []}
     for call in trace.calls:
         of_part["data" if call.doing == "data" else "collectives" if is_collective(call) else "operators"].append(call)
-    parts_s: dict[Part, float] = {}
+    parts_s: dict[StepPart, float] = {}
     covered: list[tuple[float, float]] = []
     left_s = _length(steps)
     for part, calls in of_part.items():
@@ -283,7 +283,7 @@ def _of_host(trace: Trace) -> Bound:
     )  # fmt: skip
 
 
-def _outermost(calls: Iterable[Call], steps: Sequence[tuple[float, float]]) -> Iterator[tuple[str, float]]:
+def _outermost(calls: Iterable[HostCall], steps: Sequence[tuple[float, float]]) -> Iterator[tuple[str, float]]:
     """Names and times of the operators in steps that are in no other one of their thread."""
     until_s: dict[object, float] = defaultdict(float)
     begins = [begin_s for begin_s, _ in steps]

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 MOST_BYTES = 4 * 2**30
 """Of a trace, unpacked: what is read is in memory at once, several times as large."""
 
-Work = Literal["kernel", "collective", "copy"]
+GpuWork = Literal["kernel", "collective", "copy"]
 """On a GPU: a kernel, also one that sets memory or copies within it; of a collective; between host and GPU."""
 Doing = Literal["data", "wait", "call"]
 """On the host: waiting for the data loader, waiting for the GPU, in an operator of torch or a call of the driver."""
 
 # Names that categories had in 2021, beside those of today.
-_TODAY = {"operator": "cpu_op", "runtime": "cuda_runtime", "memcpy": "gpu_memcpy", "memset": "gpu_memset"}
-_ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+_TODAY = {"operator": "cpu_op", "runtime": "cuda_runtime"}
+_ON_GPU = re.compile(r"kernel|(gpu_)?mem(cpy|set)")
 _DRIVER = re.compile(r"[a-z0-9]+_(runtime|driver)")
 _STEP = re.compile(r"ProfilerStep#(\d+)")
 _LOADER = re.compile(r"enumerate\(DataLoader\)")
@@ -82,12 +82,12 @@ class OnGpu(NamedTuple):
     begin_s: float
     end_s: float
     name: str
-    work: Work
-    launch: Call | None
+    work: GpuWork
+    launch: HostCall | None
     """The call that started it, where the trace has it."""
 
 
-class Call(NamedTuple):
+class HostCall(NamedTuple):
     """Something that ran on the host."""
 
     begin_s: float
@@ -98,13 +98,13 @@ class Call(NamedTuple):
 
 
 @dataclass
-class Trace:
+class TraceFile:
     """What is in one file."""
 
     path: str
     on_gpu: list[OnGpu] = field(default_factory=list)
     """In the order in which they began, of one GPU: that which ran longest."""
-    calls: list[Call] = field(default_factory=list)
+    calls: list[HostCall] = field(default_factory=list)
     steps: list[tuple[float, float]] = field(default_factory=list)
     """Begin and end of each, as the host saw it; none where the script told the profiler of none."""
     rank: int | None = None
@@ -115,7 +115,7 @@ class Trace:
     """Calls of a driver, of a trace that has nothing of what they started."""
 
 
-def read(path: str) -> Trace:
+def read(path: str) -> TraceFile:
     """Times in it count from its first event. Raises FileError for what is no such trace."""
     events, ranks, gpus = _decoded(path, _unpacked(path))
     whole = _relative([event for event in events if event.ph == "X" and event.cat])
@@ -127,7 +127,7 @@ def read(path: str) -> Trace:
         )
     gpu = gpus[0].name if gpus and on_gpu else ""
     unseen = 0 if on_gpu else len(_launches(whole))
-    return Trace(path, on_gpu, calls, _steps(whole), ranks.rank, ranks.world_size, gpu, unseen)
+    return TraceFile(path, on_gpu, calls, _steps(whole), ranks.rank, ranks.world_size, gpu, unseen)
 
 
 def _relative(events: list[_Event]) -> list[_Event]:
@@ -143,7 +143,7 @@ def _on_gpu(events: Sequence[_Event]) -> list[OnGpu]:
     launches = _launches(events)
     found: dict[object, list[OnGpu]] = {}
     for event in events:
-        if (category := _category(event)) in _ON_GPU:
+        if _ON_GPU.fullmatch(category := _category(event)):
             args = event.args or _Args()
             ran = OnGpu(*_span(event), event.name, _work(category, event.name), launches.get(args.correlation))
             found.setdefault(args.device, []).append(ran)
@@ -186,10 +186,10 @@ def _span(event: _Event) -> tuple[float, float]:
     return begin_s, begin_s + float(event.dur or 0) * 1e-6
 
 
-def _call(event: _Event) -> Call | None:
+def _call(event: _Event) -> HostCall | None:
     """None of what says nothing of what the host does."""
     doing = _doing(_category(event), event.name)
-    return None if doing is None else Call(*_span(event), event.name, doing, event.tid)
+    return None if doing is None else HostCall(*_span(event), event.name, doing, event.tid)
 
 
 def _doing(category: str, name: str) -> Doing | None:
@@ -200,19 +200,19 @@ def _doing(category: str, name: str) -> Doing | None:
     return "wait" if _WAITS.match(name) else "call"
 
 
-def _launches(events: Iterable[_Event]) -> dict[object, Call]:
+def _launches(events: Iterable[_Event]) -> dict[object, HostCall]:
     """The driver's calls by the number that what they start has, too."""
-    found: dict[object, Call] = {}
+    found: dict[object, HostCall] = {}
     for event in events:
         if _DRIVER.fullmatch(_category(event)) and event.args and event.args.correlation is not None:
-            found[event.args.correlation] = Call(*_span(event), event.name, "call", event.tid)
+            found[event.args.correlation] = HostCall(*_span(event), event.name, "call", event.tid)
     return found
 
 
-def _work(category: str, name: str) -> Work:
-    if category == "gpu_memcpy" and _BETWEEN.search(name):
-        return "copy"
-    return "collective" if category == "kernel" and _COLLECTIVE.search(name) else "kernel"
+def _work(category: str, name: str) -> GpuWork:
+    if category != "kernel":
+        return "copy" if _BETWEEN.search(name) else "kernel"
+    return "collective" if _COLLECTIVE.search(name) else "kernel"
 
 
 def _steps(events: Iterable[_Event]) -> list[tuple[float, float]]:
@@ -224,6 +224,6 @@ def _steps(events: Iterable[_Event]) -> list[tuple[float, float]]:
     return [found[number] for number in sorted(found)]
 
 
-def is_collective(call: Call) -> bool:
+def is_collective(call: HostCall) -> bool:
     """Whether it is one of a backend that runs on the host."""
     return _ON_HOST_COLLECTIVE.match(call.name) is not None

@@ -14,13 +14,13 @@ from primbench.units import format_percent, format_time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.traces.bound import Bound
-    from primbench.traces.kineto import Trace
+    from primbench.traces.bound import StepBound
+    from primbench.traces.kineto import TraceFile
 
 MOST_NAMES = 6
 
 
-def document(traces: Sequence[Trace], bounds: Sequence[Bound]) -> Document:
+def document(traces: Sequence[TraceFile], bounds: Sequence[StepBound]) -> Document:
     """A part of each is a row. Two traces are set side by side, and ranks of one job by who waits."""
     told = [*zip(traces, bounds, strict=True)]
     together = beside(told)
@@ -40,14 +40,14 @@ def document(traces: Sequence[Trace], bounds: Sequence[Bound]) -> Document:
     )
 
 
-def _sections(told: Sequence[tuple[Trace, Bound]]) -> Iterator[Section]:
+def _sections(told: Sequence[tuple[TraceFile, StepBound]]) -> Iterator[Section]:
     """Of one trace the answer is its sentence."""
     for trace, bound in told:
         parts = [_where(trace, bound), _largest(bound)]
         yield Section(trace.path, [Note(sentence(bound)), *parts]) if len(told) > 1 else Section("", parts)
 
 
-def sentence(bound: Bound) -> str:
+def sentence(bound: StepBound) -> str:
     """What bounds a step, by how much, and how short the first remedy can make it at best."""
     words, it = WORDS[bound.part], "what was traced" if bound.is_whole else "this step"
     least_s = _at_best_s(bound)
@@ -56,7 +56,7 @@ def sentence(bound: Bound) -> str:
     return f"{said[0].upper()}{said[1:]}: {_busy(bound)}; {least}."
 
 
-def _at_best_s(bound: Bound) -> float:
+def _at_best_s(bound: StepBound) -> float:
     """A step without the part that bounds it, no shorter than what is left; without all waits where kernels do."""
     parts_s = bound.parts_s
     if bound.part == "kernels":
@@ -66,7 +66,7 @@ def _at_best_s(bound: Bound) -> float:
     return bound.step_s - parts_s[bound.part]
 
 
-def _busy(bound: Bound) -> str:
+def _busy(bound: StepBound) -> str:
     step = format_time(bound.step_s)
     if not bound.on_gpu:
         return f"{format_time(bound.parts_s[bound.part])} of {step}"
@@ -77,7 +77,7 @@ def _busy(bound: Bound) -> str:
     return f"{computes}, and waits for {'the host' if bound.part in HOST else 'them'} {format_time(part_s)}"
 
 
-def _where(trace: Trace, bound: Bound) -> Table:
+def _where(trace: TraceFile, bound: StepBound) -> Table:
     rows = [[part, time_s, time_s / bound.step_s, WORDS[part].what] for part, time_s in bound.parts_s.items()]
     title = "what was traced" if bound.is_whole else f"a step, the mean of {bound.steps}"
     shared = [*filter(None, [trace.gpu]), *([] if trace.rank is None else [f"rank {trace.rank}"])]
@@ -88,7 +88,7 @@ def _where(trace: Trace, bound: Bound) -> Table:
     return replace(table, shared=shared)
 
 
-def _cautions(trace: Trace, bound: Bound) -> Iterator[str]:
+def _cautions(trace: TraceFile, bound: StepBound) -> Iterator[str]:
     if trace.unseen:
         yield (
             f"{trace.unseen} calls of a device's driver started what the trace does not have: what its kernels take is "
@@ -103,7 +103,7 @@ def _cautions(trace: Trace, bound: Bound) -> Iterator[str]:
         yield "no steps are marked: call the profiler's step() after each for parts of a step"
 
 
-def _largest(bound: Bound) -> Table:
+def _largest(bound: StepBound) -> Table:
     rows = [[each.calls, each.time_s, each.time_s / bound.step_s, each.name] for each in bound.largest[:MOST_NAMES]]
     left_s = sum(each.time_s for each in bound.largest[MOST_NAMES:])
     notes = [Note(f"{len(bound.largest) - MOST_NAMES} more take {format_time(left_s)} together")] if left_s else []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from primbench.traces.bound import Part
+    from primbench.traces.bound import StepPart
 
 
 class PartWords(NamedTuple):
@@ -23,7 +23,7 @@ class PartWords(NamedTuple):
     """How to find out whether two places differ in it."""
 
 
-WORDS: Mapping[Part, PartWords] = {
+WORDS: Mapping[StepPart, PartWords] = {
     "kernels": PartWords(
         "the GPU's kernels bound {it}", "kernels ran",
         "without any wait it would still take {least}: make the kernels faster",

@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from primbench.errors import FileError
-from primbench.traces.bound import Bound, bound_of, shown
+from primbench.traces.bound import StepBound, bound_of, shown
 from primbench.traces.kineto import read
 
 Invoke = Callable[..., Result]
@@ -48,11 +48,11 @@ def written(folder: Path, events: list[Event], name: str = "a.json.gz", **said: 
     return str(path)
 
 
-def found(folder: Path, events: list[Event], **said: Any) -> Bound:
+def found(folder: Path, events: list[Event], **said: Any) -> StepBound:
     return bound_of(read(written(folder, events, **said)))
 
 
-def parts_us(bound: Bound) -> dict[str, float]:
+def parts_us(bound: StepBound) -> dict[str, float]:
     assert bound.step_s == pytest.approx(sum(bound.parts_s.values()))
     return {part: round(time_s * 1e6, 1) for part, time_s in bound.parts_s.items()}
 
@@ -224,7 +224,7 @@ def test_names_of_kernels_are_short(name: str, short: str) -> None:
     assert short == shown(name)
 
 
-def profiled(folder: Path, batches: Iterable[Any], own: Callable[[], None], size: int) -> Bound:
+def profiled(folder: Path, batches: Iterable[Any], own: Callable[[], None], size: int) -> StepBound:
     import torch
     from torch.profiler import ProfilerActivity, profile
 
