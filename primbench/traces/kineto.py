@@ -125,9 +125,12 @@ def read(path: str) -> TraceFile:
         raise FileError(
             f"{path}: nothing in it ran on a CPU or a GPU: record activities=[CPU, CUDA] with torch.profiler"
         )
-    gpu = gpus[0].name if gpus and on_gpu else ""
-    unseen = 0 if on_gpu else len(_launches(whole))
-    return TraceFile(path, on_gpu, calls, _steps(whole), ranks.rank, ranks.world_size, gpu, unseen)
+    return TraceFile(path, on_gpu, calls, _steps(whole), ranks.rank, ranks.world_size, **_of_gpu(gpus, whole, on_gpu))
+
+
+def _of_gpu(gpus: Sequence[_Gpu], events: Sequence[_Event], on_gpu: Sequence[OnGpu]) -> dict[str, Any]:
+    """Its name, or how much was started of which the trace has nothing."""
+    return {"gpu": gpus[0].name if gpus else ""} if on_gpu else {"unseen": len(_launches(events))}
 
 
 def _relative(events: list[_Event]) -> list[_Event]:
