@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 from collections.abc import Callable, Iterable
@@ -156,7 +157,7 @@ def rank(at: float, late_us: float) -> Iterable[Event]:
 def test_of_ranks_the_last_one_is_named(invoke: Invoke, tmp_path: Path) -> None:
     paths = [
         written(
-            tmp_path, steps(lambda at, n=n: rank(at, 90.0 * (n == 2)), 200), f"{n}.json.gz",
+            tmp_path, steps(functools.partial(rank, late_us=90.0 * (n == 2)), 200), f"{n}.json.gz",
             distributedInfo={"backend": "nccl", "rank": n, "world_size": 4},
         )
         for n in range(4)
