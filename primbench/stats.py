@@ -287,7 +287,8 @@ def benjamini_hochberg(ps: Sequence[float | None]) -> list[float | None]:
     known = sorted((p, place) for place, p in enumerate(ps) if p is not None)
     adjusted: list[float | None] = [None] * len(ps)
     least = 1.0
-    for rank, (p, place) in reversed(list(enumerate(known, 1))):
+    for rank in range(len(known), 0, -1):
+        p, place = known[rank - 1]
         least = min(least, p * len(known) / rank)
         adjusted[place] = least
     return adjusted

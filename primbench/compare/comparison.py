@@ -51,7 +51,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """What differs and the causes tell of, as Differing has it."""
 
 
-class CaseComparison(msgspec.Struct, frozen=True, kw_only=True):
+class CaseComparison(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One case in one arm."""
 
     case: Case

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from primbench import stats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from primbench.compare.comparison import ArmComparison, CaseComparison
     from primbench.compare.ratio import Estimate, Verdict
@@ -23,46 +23,32 @@ TOO_BUSY = "too busy to tell"
 FEWEST_PAIRS = 3
 """That tell of a difference: the ratios of two may be alike to three digits."""
 
-_Key = tuple[int, int, str]
-"""Of an estimate among all arms: the numbers of the arm and of the case in it, and the metric."""
-
 
 def judge(arms: Sequence[ArmComparison], again: ArmComparison | None) -> list[ArmComparison]:
     """The arms with outcomes and verdicts, which hold for all of them together.
 
     again: the baseline against itself: where it differs for certain, that is the least that can be told.
     """
-    q = _false_discovery_rates(arms)
+    rates = _false_discovery_rates(arms)
     floors = {
         case.case.key(): {each.metric: each for each in case.estimates} for case in (again.cases if again else [])
     }
 
-    def with_outcomes(number: int, place: int, case: CaseComparison) -> CaseComparison:
+    def with_outcomes(case: CaseComparison) -> CaseComparison:
         itself = floors.get(case.case.key(), {}) if floors else {}
-        found = [
-            judged(replace(each, q=q.get((number, place, each.metric))), itself.get(each.metric))
-            for each in case.estimates
-        ]
+        found = [judged(replace(each, q=next(rates[each.judges])), itself.get(each.metric)) for each in case.estimates]
         return decided(replace(case, estimates=found))
 
-    return [
-        replace(arm, cases=[with_outcomes(number, place, case) for place, case in enumerate(arm.cases)])
-        for number, arm in enumerate(arms)
-    ]
+    return [replace(arm, cases=[with_outcomes(case) for case in arm.cases]) for arm in arms]
 
 
-def _false_discovery_rates(arms: Sequence[ArmComparison]) -> dict[_Key, float | None]:
-    """q of every estimate, adjusted among all those that judge, and among all others."""
-    families: dict[bool, dict[_Key, float]] = {True: {}, False: {}}
-    for number, arm in enumerate(arms):
-        for place, case in enumerate(arm.cases):
-            for each in case.estimates:
-                if each.q is not None and not each.is_too_busy:
-                    families[each.judges][number, place, each.metric] = each.q
-    found: dict[_Key, float | None] = {}
-    for family in families.values():
-        found |= zip(family, stats.benjamini_hochberg(list(family.values())), strict=True)
-    return found
+def _false_discovery_rates(arms: Sequence[ArmComparison]) -> dict[bool, Iterator[float | None]]:
+    """q of all estimates in their order, of those that judge, and of all others, each adjusted among themselves."""
+    families: dict[bool, list[float | None]] = {True: [], False: []}
+    for arm in arms:
+        for each in arm.estimates:
+            families[each.judges].append(None if each.is_too_busy else each.q)
+    return {judges: iter(stats.benjamini_hochberg(family)) for judges, family in families.items()}
 
 
 _OUTCOMES: tuple[tuple[Verdict, Callable[[Estimate], bool]], ...] = (

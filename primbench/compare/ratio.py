@@ -33,7 +33,7 @@ FAR = 0.1
 """From here on a mean that is not told yet is worth a row of its own: a quota of 0.9 CPUs puts it there."""
 
 
-class Slowed(msgspec.Struct, frozen=True, kw_only=True):
+class Slowed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How often the CPU was slow beside a case, or, in LeftOut of processes in turn, one of its threads waited for one:
     shares of the loops timed between samples, means over processes.
     """
@@ -48,7 +48,7 @@ class Slowed(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the shares are shown to be alike."""
 
 
-class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a median at full CPU speed leaves out."""
 
     slowed: Slowed
@@ -58,7 +58,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     """The ratio of all samples, those left out included."""
 
 
-class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+class Estimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How many times as long one metric of a case takes as on the baseline, and what is certain of it."""
 
     metric: str
