@@ -12,6 +12,7 @@ from primbench.compare.comparison import CaseComparison, Mean
 from primbench.compare.criteria import are_one, margins_of
 from primbench.compare.matching import paired
 from primbench.compare.neighbour import neighbour_of
+from primbench.compare.outputs import deviations, seen_in
 from primbench.compare.ratio import Estimate
 from primbench.results.metrics import METRICS
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from primbench.compare.chosen import Chosen, Numbers
     from primbench.compare.matching import CountedRatio, Matching, Ratio
     from primbench.compare.numbers import MetricValues
+    from primbench.compare.outputs import Deviation
     from primbench.compare.sides import Side
     from primbench.measurement.readings import HostReading
 
@@ -54,17 +56,19 @@ class _OfCase(NamedTuple):
     """Metric -> its numbers, the primary one first."""
 
 
-def compare_cases(baseline: Side, arms: Sequence[Side], matching: Matching) -> list[list[ComparedCase]]:
-    """Of each arm its cases.
+def compare_cases(
+    baseline: Side, arms: Sequence[Side], matching: Matching, every: Sequence[Side]
+) -> list[list[ComparedCase]]:
+    """Of each arm its cases. every: the places whose outputs are set beside each other.
 
     Scatter is borrowed among the cases of all arms, metric by metric, where processes are paired.
     """
     found = _of_all_arms(baseline, arms, matching)
     if matching.ratio is not paired:  # a case at a time is held
-        return _by_arm(((number, _compare_case(case)) for number, case in found), len(arms))
+        return _by_arm(((number, _compare_case(case, every)) for number, case in found), len(arms))
     by_arm = _by_arm(found, len(arms))
     _borrow([case for cases in by_arm for case in cases])
-    return [list(map(_compare_case, cases)) for cases in by_arm]
+    return [[_compare_case(case, every) for case in cases] for cases in by_arm]
 
 
 def _of_all_arms(baseline: Side, arms: Sequence[Side], matching: Matching) -> Iterator[tuple[int, _OfCase]]:
@@ -107,7 +111,7 @@ def _borrow(cases: Sequence[_OfCase]) -> None:
             found[metric] = found[metric]._replace(ratio=ratio)
 
 
-def _compare_case(of_case: _OfCase) -> ComparedCase:
+def _compare_case(of_case: _OfCase, every: Sequence[Side]) -> ComparedCase:
     sides, found = of_case.sides, of_case.found
     baseline, arm, key = sides.baseline, sides.arm, sides.key
     here, there = waited(baseline, key), waited(arm, key)
@@ -123,6 +127,7 @@ def _compare_case(of_case: _OfCase) -> ComparedCase:
         slowed=sides.slowed,
         fails_more=_fails_more(baseline, arm, key),
         reason=reasons or None,
+        deviations=_deviations(baseline, arm, key, every),
     )
     return ComparedCase(compared, next(iter(found.values()), None))
 
@@ -141,6 +146,12 @@ def _estimates(of_case: _OfCase, *, host_is_busy: bool) -> list[Estimate]:
 def _are_one(here: MetricValues, there: MetricValues, one: str, other: str) -> bool:
     """Whether two metrics are the same number in every process of both places."""
     return all(are_one(found.get(one, {}), found.get(other, {})) for found in (there, here))
+
+
+def _deviations(baseline: Side, arm: Side, key: bytes, every: Sequence[Side]) -> list[Deviation]:
+    """Outputs on the baseline and in the arm that are not as they should be, by those of every place."""
+    seen = [each for side in every for each in seen_in(side.name, side.cases.get(key, []), side.workers)]
+    return [each for each in deviations(seen) if each.place in (baseline.name, arm.name)] if seen else []
 
 
 def _fails_more(baseline: Side, arm: Side, key: bytes) -> str | None:

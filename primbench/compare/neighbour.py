@@ -89,9 +89,11 @@ def evidence_beside(case: CaseComparison, baseline: Side, side: Side, seen: Seen
 def notes_beside(sides: Sequence[Side]) -> Iterator[str]:
     """What ran beside each arm that has a neighbour, and how often."""
     for side in sides:
+        if (neighbour := neighbour_of(side)) is None:
+            continue
         readings = [each.measurement.neighbour for each in side.records if each.measurement]
         rates = [each.calls / each.duration_s for each in readings if each and each.duration_s]
-        if rates and (neighbour := neighbour_of(side)):
+        if rates:
             yield (
                 f"{side.name}: {neighbour.words} called {stats.quantile(rates, 0.5):.3g} times a second, median over "
                 "cases; arms with a neighbour and arms without follow one another, as it would slow both"

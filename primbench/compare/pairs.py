@@ -16,11 +16,10 @@ from primbench.compare.learnt import compare_learnt, has_accuracy
 from primbench.compare.machines import notes_sent
 from primbench.compare.matching import WHILE_LOOKING, Matching, paired, unpaired
 from primbench.compare.neighbour import notes_beside
-from primbench.compare.outputs import deviations, seen_in
 from primbench.compare.published import beside_published
 from primbench.compare.runs import how_to_pair, side_of
 from primbench.compare.sessions import BySession, are_together, few, sessions_of
-from primbench.compare.sides import Side, check_same_cases, identity, sides_of
+from primbench.compare.sides import Side, check_same_cases, sides_of
 from primbench.compare.step import compare_steps
 from primbench.compare.verdicts import verdicts
 from primbench.errors import InvalidField, InvalidRequest, near
@@ -135,9 +134,9 @@ def compare_runs(
 def _compared(baseline: Side, others: Sequence[Side], again: Side | None, matching: Matching) -> Comparison:
     every = [baseline, *others, *([again] if again else [])]
     notes = [note for side in others for note in check_same_cases(baseline, side)] + _lacks(every)
-    found = verdicts(baseline, others, again, matching)
-    itself = found.itself and _told_apart(_with_deviations(found.itself, every), baseline, again or baseline)
-    arms = _explained([_with_deviations(arm, every) for arm in found.arms], baseline, others)
+    found = verdicts(baseline, others, again, matching, every)
+    itself = found.itself and _told_apart(found.itself, baseline, again or baseline)
+    arms = _explained(found.arms, baseline, others)
     compared = [*arms, *([itself] if itself else [])]
     arms_asked = [side.arm for side in (baseline, *others) if side.arm]
     notes += [*told(arms_asked), *notes_sent(every), *notes_beside(every), *_slowed_cpu(every, compared)]
@@ -152,18 +151,6 @@ def _compared(baseline: Side, others: Sequence[Side], again: Side | None, matchi
     )
 
 
-def _with_deviations(arm: ArmComparison, sides: Sequence[Side]) -> ArmComparison:
-    """The arm, with the outputs in it or on the baseline, the first of the sides, that are not as they should be."""
-    places = {sides[0].name, arm.name}
-    cases = []
-    for case in arm.cases:
-        key = identity(case.case)
-        seen = [each for side in sides for each in seen_in(side.name, side.cases.get(key, []), side.workers)]
-        found = [each for each in deviations(seen) if each.place in places] if seen else []
-        cases.append(replace(case, deviations=found) if found else case)
-    return replace(arm, cases=cases)
-
-
 def _explained(arms: Sequence[ArmComparison], baseline: Side, sides: Sequence[Side]) -> list[ArmComparison]:
     """The arms, with what tells them apart and what can cause that. sides: those of the arms, in their order."""
     apart = [_told_apart(arm, baseline, side) for arm, side in zip(arms, sides, strict=True)]
@@ -176,7 +163,7 @@ def _explained(arms: Sequence[ArmComparison], baseline: Side, sides: Sequence[Si
 
 def _with_learnt(arms: Sequence[ArmComparison], baseline: Side, sides: Sequence[Side]) -> list[ArmComparison]:
     """The arms, with what trainings came to in their cases. sides: those of the arms, in their order."""
-    if not any(record.measurement and record.measurement.learnt for record in baseline.records):
+    if not _trains(baseline):
         return [*arms]
     judged = sum(has_accuracy(each.case, baseline) for arm in arms for each in arm.cases)
     return [
@@ -186,6 +173,12 @@ def _with_learnt(arms: Sequence[ArmComparison], baseline: Side, sides: Sequence[
         )
         for arm, side in zip(arms, sides, strict=True)
     ]
+
+
+def _trains(side: Side) -> bool:
+    """Whether a case trains networks: by a record of each kernel, which trains in all of them or in none."""
+    one = {(each.case.primitive, each.case.implementation): each for each in side.records if each.status == "ok"}
+    return any(each.measurement and each.measurement.learnt for each in one.values())
 
 
 def _told_apart(arm: ArmComparison, baseline: Side, side: Side) -> ArmComparison:

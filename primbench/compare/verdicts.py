@@ -25,16 +25,20 @@ class JudgedCase(NamedTuple):
     """The baseline against its twin, None where it was run once."""
 
 
-def verdicts(baseline: Side, others: Sequence[Side], again: Side | None, matching: Matching) -> JudgedCase:
-    """All arms against the baseline. again: the baseline run once more, which is part of it where the two agree."""
+def verdicts(
+    baseline: Side, others: Sequence[Side], again: Side | None, matching: Matching, every: Sequence[Side] = ()
+) -> JudgedCase:
+    """All arms against the baseline. again: the baseline run once more, which is part of it where the two agree.
+    every: the places whose outputs are set beside each other; none where these are not asked about.
+    """
     itself = None
     if again is not None:
-        (itself,) = judge(against(baseline, [again], matching), None)
+        (itself,) = judge(against(baseline, [again], matching, every), None)
         matching = replace(matching, twin=Twin(again, _agreed(itself)))
-    return JudgedCase(judge(against(baseline, others, matching), itself), itself)
+    return JudgedCase(judge(against(baseline, others, matching, every), itself), itself)
 
 
-def against(baseline: Side, sides: Sequence[Side], matching: Matching) -> list[ArmComparison]:
+def against(baseline: Side, sides: Sequence[Side], matching: Matching, every: Sequence[Side]) -> list[ArmComparison]:
     """Arms against the baseline: ratios alone, as verdicts depend on all arms and cases."""
     return [
         ArmComparison(
@@ -45,7 +49,7 @@ def against(baseline: Side, sides: Sequence[Side], matching: Matching) -> list[A
             cases=[each.found for each in cases],
             mean=mean_of(cases, matching.ratio),
         )
-        for side, cases in zip(sides, compare_cases(baseline, sides, matching), strict=True)
+        for side, cases in zip(sides, compare_cases(baseline, sides, matching, every), strict=True)
     ]
 
 
