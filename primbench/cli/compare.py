@@ -22,6 +22,8 @@ from primbench.compare.runs import side_of
 from primbench.compare.sides import sides_of
 from primbench.errors import InvalidRequest
 from primbench.report.arm_tables import MOST_CASES
+from primbench.results.file import read_by
+from primbench.results.lines import left_in_file
 from primbench.units import format_percent
 
 if TYPE_CHECKING:
@@ -120,7 +122,7 @@ def gate_of(failing: Failing) -> Gate:
 
 def _compare(asked: CompareFiles) -> None:
     gate = gate_of(asked.failing)
-    places = read_places(_named(asked))
+    places = read_places(_named(asked), read=_read)
     check_outputs(asked.exports, [each for place in places for each in place.files])
     say_unknown(*(run for place in places for run in place.runs))
     if len(places) == 1:
@@ -131,6 +133,11 @@ def _compare(asked: CompareFiles) -> None:
     gate.check(comparison)
     sides = [side_of(each.runs, each.label) for each in places]
     show(comparison, sides, [*one.runs, *other.runs], asked.exports, gate, every_row=asked.every_row)
+
+
+def _read(path: str) -> Results:
+    """One case is looked at after the other."""
+    return read_by(path, left_in_file(path))
 
 
 def _named(asked: CompareFiles) -> list[str]:

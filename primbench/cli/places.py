@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from primbench.baselines.named import place_of, runs_of
+from primbench.baselines.roof import ROOF
 from primbench.errors import FileError
+from primbench.report.table import MOST_ROWS
 from primbench.results import file as results_file
 
 if TYPE_CHECKING:
@@ -33,17 +35,31 @@ class NamedRuns(NamedTuple):
 
 
 def read_places(
-    texts: Sequence[str], *, may_be_empty: bool = False, is_whole: Callable[[Record], bool] | None = None
+    texts: Sequence[str],
+    *,
+    may_be_empty: bool = False,
+    read: Callable[[str], Results] = results_file.read,
 ) -> list[NamedRuns]:
-    """Every place with all of its runs. may_be_empty: whether a run without records is one. is_whole: as read() has it.
+    """Every place with all of its runs. may_be_empty: whether a run without records is one. read: reads a run's file.
 
     Raises FileError, also for a place that holds no run.
     """
     with _nothing_is_garbage():
         return [
-            _read_place(text, label, may_be_empty=may_be_empty, is_whole=is_whole)
+            _read_place(text, label, may_be_empty=may_be_empty, read=read)
             for text, label in zip(texts, labels(texts), strict=True)
         ]
+
+
+def shown_whole() -> Callable[[Record], bool]:
+    """Tells of which records all is shown: their rows, what they add up to, the roof, and curves."""
+    is_row = results_file.first_of_each(MOST_ROWS)
+
+    def is_shown(record: Record) -> bool:
+        labels = record.case.labels
+        return is_row(record) or record.case.method.over_time or "count" in labels or labels.get("set") == ROOF
+
+    return is_shown
 
 
 @contextmanager
@@ -59,9 +75,9 @@ def _nothing_is_garbage() -> Iterator[None]:
             gc.enable()
 
 
-def _read_place(text: str, label: str, *, may_be_empty: bool, is_whole: Callable[[Record], bool] | None) -> NamedRuns:
+def _read_place(text: str, label: str, *, may_be_empty: bool, read: Callable[[str], Results]) -> NamedRuns:
     files = [str(each) for each in runs_of(place_of(text))]
-    runs = [results_file.read(each, is_whole) for each in files]
+    runs = [read(each) for each in files]
     for file, found in zip(files, runs, strict=True):
         if not found.records and not may_be_empty:
             raise FileError(f"{file}: holds no records: the run ended before its first case did")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from primbench.baselines.roof import roof_of
@@ -10,7 +11,7 @@ from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
 from primbench.cli.options import overwrite_option
 from primbench.cli.outputs import check_files, say_unknown, write
-from primbench.cli.places import as_one, read_places
+from primbench.cli.places import as_one, read_places, shown_whole
 from primbench.cli.request import RequestCommand, argument, dataclass, option
 from primbench.compare.pairs import compare, compare_runs
 from primbench.compare.runs import side_of
@@ -19,9 +20,11 @@ from primbench.errors import InvalidRequest
 from primbench.experiments.why.inquiry import recalled
 from primbench.report import compared, formats, measured, overview, why
 from primbench.report.plain import printable
+from primbench.results.file import read, read_by
+from primbench.results.lines import times_alone_but_where
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from primbench.cli.places import NamedRuns
     from primbench.compare.sides import Side
@@ -49,12 +52,18 @@ class DrawFiles:
 def _report(asked: DrawFiles) -> None:
     if asked.baseline is not None and len(asked.files) > 1:
         raise InvalidRequest("--baseline and several files: the first file is the baseline")
-    places = read_places(asked.files, may_be_empty=True)
+    places = read_places(asked.files, may_be_empty=True, read=_reading_alone() if len(asked.files) == 1 else read)
     check_files([asked.page], [file for place in places for file in place.files], overwrite=asked.overwrite)
     say_unknown(*(run for place in places for run in place.runs))
     write(asked.page, formats.known()["report"].write(_page(places, asked.baseline)))
     if asked.page != "-":
         say(printable(f"Written: {asked.page}"), err=True)
+
+
+def _reading_alone() -> Callable[[str], Results]:
+    """Of records by themselves more than a table has rows of is shown by their times alone; arms are compared."""
+    is_shown = shown_whole()
+    return partial(read_by, decode=times_alone_but_where(lambda each: bool(each.case.arm) or is_shown(each)))
 
 
 def _page(places: Sequence[NamedRuns], baseline: str | None) -> Document:

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
 
-from primbench.baselines.roof import ROOF
 from primbench.cli import commands
 from primbench.cli.option_types import FILE, parsed
 from primbench.cli.options import Exports, TableOptions
 from primbench.cli.outputs import check_outputs, publish, report, say_unknown
-from primbench.cli.places import as_one, read_places
+from primbench.cli.places import as_one, read_places, shown_whole
 from primbench.cli.request import RequestCommand, argument, dataclass, option, part, typed
 from primbench.errors import InvalidRequest
 from primbench.report import chosen, export, steps, text
-from primbench.report.table import MOST_ROWS
 from primbench.results import file as results_file
 from primbench.system.jsonlines import first_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import ModuleType
-
-    from primbench.results.record import Record
 
 RANK = 170
 
@@ -69,7 +65,9 @@ def _show(asked: ShowFile) -> None:
 
 
 def _show_records(file: str, asked: ShowFile) -> None:
-    (place,) = read_places([file], is_whole=None if _needs_all(asked) else _shown())
+    (place,) = read_places(
+        [file], read=partial(results_file.read, is_whole=None if _needs_all(asked) else shown_whole())
+    )
     check_outputs(asked.exports, place.files, against=asked.shown.against)
     say_unknown(*place.runs)
     results = as_one(place)
@@ -84,17 +82,6 @@ def _show_records(file: str, asked: ShowFile) -> None:
 def _needs_all(asked: ShowFile) -> bool:
     """Whether more of a file is asked for than the first rows of its tables."""
     return bool(asked.steps or asked.only or asked.sort or any(asked.exports.files.values()))
-
-
-def _shown() -> Callable[[Record], bool]:
-    """Tells of which records something is shown: their rows, what they add up to, the roof, and curves."""
-    is_row = results_file.first_of_each(MOST_ROWS)
-
-    def is_shown(record: Record) -> bool:
-        labels = record.case.labels
-        return is_row(record) or record.case.method.over_time or "count" in labels or labels.get("set") == ROOF
-
-    return is_shown
 
 
 def _keeper(file: str) -> tuple[str, ModuleType] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from primbench import stats
 from primbench.measurement import notebook
@@ -67,6 +68,10 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def per_second(self, count: float) -> float | None:
         """So many a call, a second, by the median; None where the clock saw no time pass."""
         return count / self.median_s if self.median_s else None
+
+    def alone(self) -> Samples:
+        """Without the loops beside them."""
+        return replace(self, loops_s=[], queued_s=[])
 
     def __repr__(self) -> str:
         """The median, without the samples."""
@@ -182,6 +187,13 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What it used while it ran; None, with the reason in ``missing``, where that was not sampled."""
     data: DataReading | None = None
     """What it read from disk; None of a case that reads no data set."""
+
+    def times_alone(self) -> Measurement:
+        """Without what was read of the place meanwhile, and what else took time."""
+        every = {name: getattr(self, name) for name in self.__struct_fields__}
+        times = {name: found.alone() for name, found in every.items() if isinstance(found, Samples)}
+        others = {name: found.alone() for name, found in self.others.items()}
+        return replace(self, **times, others=others, phases_s={}, gpu=None, host=None)
 
     @property
     def main(self) -> Samples | None:

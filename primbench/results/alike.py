@@ -14,8 +14,6 @@ from primbench.spec.case import Case
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from primbench.results.record import Record
-
 MOST_HELD = 10_000
 """Of a file whose records are all unlike, what is compared with would itself take memory."""
 FIELDS: dict[type[msgspec.Struct], tuple[str, ...]] = {
@@ -27,7 +25,8 @@ FIELDS: dict[type[msgspec.Struct], tuple[str, ...]] = {
 }
 """Texts, tables of texts or numbers of one type, and parts that can be hashed, of which there are few in a file."""
 MOSTLY_NOTHING: dict[type[msgspec.Struct], tuple[str, ...]] = {
-    Measurement: ("others",),
+    Case: ("instead",),
+    Measurement: ("others", "phases_s"),
     Samples: ("loops_s", "queued_s"),
     GpuReading: ("clocks_event_reasons", "foreign_processes"),
     HostReading: ("slow_cpus",),
@@ -41,19 +40,24 @@ class Alike:
     def __init__(self) -> None:
         self._held: dict[Hashable, Any] = {}
 
-    def add(self, record: Record) -> None:
-        """Changes the record, which nobody else has seen yet."""
-        self._share(record.case)
-        parameters = record.case.parameters
+    def add_case(self, case: Case) -> None:
+        """Changes the case, which nobody else has seen yet."""
+        self._share(case)
+        parameters = case.parameters
+        found = self._first(msgspec.json.encode(parameters), parameters)
+        if found is not parameters:
+            force_setattr(case, "parameters", found)
+            return
         for name, value in parameters.items():
             if type(value) is str:
                 parameters[name] = self._first(value, value)
-        measured = record.measurement
-        if measured is not None:
-            self._share(measured)
-            for name in measured.__struct_fields__:
-                if type(part := getattr(measured, name)) in _INNER:
-                    self._share(part)
+
+    def add_measurement(self, measured: Measurement) -> None:
+        """Changes what nobody else has seen yet."""
+        self._share(measured)
+        for name in measured.__struct_fields__:
+            if type(part := getattr(measured, name)) in _INNER:
+                self._share(part)
 
     def _share(self, part: msgspec.Struct) -> None:
         for name in FIELDS[type(part)]:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from primbench.errors import FileError, PrimbenchError
+from primbench.errors import FileError
 from primbench.measurement import notebook
 from primbench.results.alike import Alike
+from primbench.results.lines import NO_LINE, Reread, decode_line, measured_where, no_line
 from primbench.results.record import HEADINGS, SCHEMA_VERSION, Header, Line, Record, Worker, as_it_was
-from primbench.system.jsonlines import UNREADABLE, is_compressed, whole_lines
+from primbench.system.jsonlines import whole_lines
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
     import pandas
 
-MAX_QUOTED = 200
 MOST_ROWS = 20  # of a notebook's table
 
 
@@ -91,30 +89,18 @@ class _Version(msgspec.Struct, tag_field="kind", tag="header"):
 _decode_version = msgspec.json.Decoder(_Version).decode
 
 
-_decode_line: Callable[[bytes], Line] = msgspec.json.Decoder(Line).decode
-# A Record, whose fields it shares, but for what takes nine tenths of the time to read.
-_Unmeasured = msgspec.defstruct(
-    "_Unmeasured",
-    [
-        (field.name, field.type, *([] if field.required else [field.default]))
-        for field in msgspec.structs.fields(Record)
-        if field.name != "measurement"
-    ],
-    kw_only=True, tag_field="kind", tag="record",
-)  # fmt: skip
-_decode_unmeasured = msgspec.json.Decoder(Header | Worker | _Unmeasured).decode
-
-
-_UNREADABLE = (*UNREADABLE, PrimbenchError)
-
-
 def read(path: str | os.PathLike[str], is_whole: Callable[[Record], bool] | None = None) -> Results:
     """Read a results file. is_whole: asked of each record in its order before its measurement is read, which it goes
     without where that is not wanted; None reads all.
 
     Raises FileError naming the line that is not as it should be, and what to do.
     """
-    results, damage = read_in_part(path, is_whole)
+    return read_by(path, decode_line if is_whole is None else measured_where(is_whole))
+
+
+def read_by(path: str | os.PathLike[str], decode: Callable[[bytes], Line]) -> Results:
+    """As read(). decode: makes a line of each text after the first."""
+    results, damage = read_in_part(path, decode)
     if damage is not None:
         raise damage
     return results
@@ -139,14 +125,13 @@ def first_of_each(count: int) -> Callable[[Record], bool]:
 
 
 def read_in_part(
-    path: str | os.PathLike[str], is_whole: Callable[[Record], bool] | None = None
+    path: str | os.PathLike[str], decode: Callable[[bytes], Line] = decode_line
 ) -> tuple[Results, FileError | None]:
     """What a results file holds before the first line that is not as it should be, and what read() says of that.
 
-    Raises FileError where that is its header.
+    decode: makes a line of each text after the first. Raises FileError where the first is no header.
     """
     lines = whole_lines(Path(path))
-    decode = _decode_line if is_whole is None else partial(_decode_as_asked, is_whole)
     results, alike = Results(header=_header(path, next(lines, b"")), workers=[], records=[]), Alike()
     try:
         for number, text in enumerate(lines, 2):
@@ -154,7 +139,9 @@ def read_in_part(
             if isinstance(line, Header):
                 raise FileError(f"{path}:{number}: a second header: two results files in one; keep them apart")
             if isinstance(line, Record):
-                alike.add(line)
+                alike.add_case(line.case)
+                if not isinstance(line, Reread) and line.measurement is not None:
+                    alike.add_measurement(line.measurement)
             results.add(line)
     except FileError as damage:
         return results, damage
@@ -166,7 +153,7 @@ def _header(path: str | os.PathLike[str], text: bytes) -> Header:
         raise FileError(f"{path}: not a primbench results file: it is empty")
     try:
         version = _decode_version(text).schema_version
-    except _UNREADABLE:
+    except NO_LINE:
         raise FileError(f"{path}: not a primbench results file, as -o writes it: its first line is no header") from None
     if version > SCHEMA_VERSION:
         raise FileError(
@@ -177,30 +164,14 @@ def _header(path: str | os.PathLike[str], text: bytes) -> Header:
     return header
 
 
-def _decode_as_asked(is_whole: Callable[[Record], bool], text: bytes) -> Line:
-    found = _decode_unmeasured(text)
-    if isinstance(found, Header | Worker):
-        return found
-    record = Record(**msgspec.structs.asdict(found))
-    return _decode_line(text) if is_whole(record) else record
-
-
 def _line(
-    path: str | os.PathLike[str], number: int, text: bytes, decode: Callable[[bytes], Line] = _decode_line
+    path: str | os.PathLike[str], number: int, text: bytes, decode: Callable[[bytes], Line] = decode_line
 ) -> Line:
     try:
         line = decode(text)
         return as_it_was(line) if isinstance(line, Record) else line
-    except _UNREADABLE as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)[:MAX_QUOTED]
-        raise FileError(f"{path}:{number}: not a line of a results file: {reason}{_without(path, number)}") from None
-
-
-def _without(path: str | os.PathLike[str], number: int) -> str:
-    """How to have the other lines, of a file whose header is whole and which sed can read."""
-    if number == 1 or not os.path.isfile(path) or is_compressed(Path(path)):
-        return ""
-    return f"; to do without it, and keep the file as it is as .bak: sed -i.bak {number}d {shlex.quote(str(path))}"
+    except NO_LINE as error:
+        raise no_line(path, number, error) from None
 
 
 def schema() -> dict[str, Any]:

@@ -49,5 +49,5 @@ def test_a_whole_number_and_a_real_one_stay_what_they_are() -> None:
         for each, value in zip(records(), (1, 1.0), strict=True)
     ]
     for each in found:
-        shared.add(each)
+        shared.add_case(each.case)
     assert [int, float] == [type(each.case.parameters["alpha"]) for each in found]
