@@ -11,13 +11,12 @@ _MOST_DIGITS = 3
 
 @dataclass(frozen=True)
 class Device:
-    """The CPU or a GPU.
-
-    kind: "cpu", or how a GPU is programmed, "cuda". index: which GPU of those that a process sees, from 0.
-    """
+    """The CPU or a GPU."""
 
     kind: str
+    """"cpu", or how a GPU is programmed: "cuda"."""
     index: int = 0
+    """Which GPU it is of those that a process sees, from 0."""
 
     @staticmethod
     @functools.lru_cache

@@ -67,16 +67,16 @@ def relative_noise(samples: Sequence[float]) -> float | None:
 
 
 class LogRatio(NamedTuple):
-    """A ratio by its logarithm, of which processes say: ``log``, give or take Student's t times ``error``.
-
-    error: standard error; freedom: degrees of freedom. Both are None for a single value, which tells of no scatter.
-    borrowed: of the degrees of freedom, those that are of others than its own values.
-    """
+    """A ratio by its logarithm, of which processes say: ``log``, give or take Student's t times ``error``."""
 
     log: float
+    """The natural logarithm of the ratio."""
     error: float | None = None
+    """Its standard error; None for a single value, which tells of no scatter."""
     freedom: float | None = None
+    """Degrees of freedom; None for a single value."""
     borrowed: float = 0.0
+    """Of the degrees of freedom, those that are of others than its own values."""
 
     @property
     def ratio(self) -> float:
@@ -226,11 +226,14 @@ def _mean_and_variance(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 class PairedRatio(NamedTuple):
-    """low and high: of its interval; None for a single pair, which has none."""
+    """A ratio with its interval."""
 
     ratio: float
+    """The geometric mean of the pairs' ratios."""
     low: float | None
+    """Lower end of the interval; None for a single pair, which has none."""
     high: float | None
+    """Upper end of the interval; None for a single pair."""
 
 
 def paired_ratio(a: Sequence[float], b: Sequence[float], confidence: float = 0.95) -> PairedRatio:

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 class Graph(Protocol):
-    """Captured launches. nodes: kernels, copies and fills; longest_path: how many of them are on the longest path,
-    where each waits for the one before, or None where that is not known.
-    """
+    """Captured launches."""
 
     nodes: int
+    """How many kernels, copies and fills there are."""
     longest_path: int | None
+    """How many of these are on the longest path, where each waits for the one before; None where that is not known."""
 
     def launch(self) -> None: ...
 
@@ -71,13 +71,12 @@ class Backend(Protocol):
 
 
 class GpuBackend(Backend, Protocol):
-    """A backend on an NVIDIA GPU. All its work goes to ``stream_handle``, a non-blocking stream of its own.
-
-    second_context: of its GPU, which timers visit and close() closes.
-    """
+    """A backend on an NVIDIA GPU."""
 
     stream_handle: int
+    """The stream that all its work goes to: a non-blocking one of its own."""
     second_context: SecondContext
+    """Another context of its GPU, which timers visit and close() closes."""
 
     def extent(self, array: Any) -> tuple[int, int] | None:
         """The address of an array and its bytes; None where its elements do not follow one another as C has them."""

@@ -159,15 +159,14 @@ def _precision_flags(torch: Any) -> list[tuple[Any, str, Any]]:
 
 
 class TorchGraph:
-    """A graph by torch's own capture, which its allocator must know of.
-
-    launch: of nothing but the graph. replay: torch's own way, which fills a seed and an offset before a graph that
-    draws. Before torch 2.8 launch is the same as replay, and longest_path is None.
-    """
+    """A graph by torch's own capture, which its allocator must know of."""
 
     launch: Callable[[], None]
+    """Launches nothing but the graph; before torch 2.8 the same as replay."""
     replay: Callable[[], None]
+    """torch's own way, which fills a seed and an offset before a graph that draws."""
     longest_path: int | None = None
+    """As ``Graph`` has it; None before torch 2.8."""
 
     def __init__(self, torch: Any, stream: int, enqueue: Callable[[], None]) -> None:
         from primbench.gpu.nvidia import driver

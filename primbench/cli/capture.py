@@ -50,7 +50,7 @@ class OfModel:
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureStep:
-    """To take a step of a script or of a model apart. number: of the step."""
+    """To take a step of a script or of a model apart."""
 
     what: str = argument(metavar="SCRIPT.py|MODULE|model:NAME")
     arguments: tuple[str, ...] = argument(nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENT]...")

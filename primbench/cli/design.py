@@ -37,23 +37,32 @@ some samples are of moments when nobody else used it."""
 
 @dataclass(frozen=True)
 class Design:
-    """How a study is to be run, its arms and cases aside. placement: of cases whose arm has none of its own.
-
-    how: as it was asked for.
-    """
+    """How a study is to be run, its arms and cases aside."""
 
     backends: tuple[str, ...]
+    """Names of backends; none is the best one on each device."""
     device: str | None
+    """The device as it was asked for; None is the usual one."""
     method: Method
+    """How cases on CPUs are measured."""
     method_on_gpu: Method
+    """How cases on GPUs are measured."""
     pairs: int
+    """How many pairs are run at most."""
     until_settled: bool
+    """Whether it ends once every verdict is reached."""
     seed: int
+    """Of inputs, and of the order of arms and cases."""
     other_builds: bool
+    """Whether arms may have other builds of the libraries."""
     pairing: Pairing
+    """How the processes of a pair stand to each other: in turn, or one after the other."""
     itself: bool
+    """Whether the baseline is run twice, to be set against itself."""
     placement: Placement
+    """Of cases whose arm has none of its own."""
     how: How
+    """How to measure, as it was asked for."""
 
 
 def design_of(

@@ -24,7 +24,7 @@ Exit status: 0 built, 1 where the runtime failed, 2 where the request is wrong.
 
 @dataclass(frozen=True, kw_only=True)
 class BuildImage:
-    """To build an image with this primbench. tag: its name, None for the usual one."""
+    """To build an image with this primbench."""
 
     runtime: str = option("--runtime", type=click.Choice([*builders()]), required=True, help="Who builds it.")
     tag: str | None = option(

@@ -42,7 +42,7 @@ MANY_CASES = 200  # these take some minutes
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureNodes:
-    """To measure which node is near which GPU. page: where a page of it goes."""
+    """To measure which node is near which GPU."""
 
     device: str | None = option(
         "--device", group="Where", type=DEVICE, metavar="cpu|cuda:N|all", help="Default: all GPUs, else the CPU."

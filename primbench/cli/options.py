@@ -208,9 +208,10 @@ def _export_options() -> list[click.Parameter]:
 
 @dataclass(frozen=True, kw_only=True)
 class Exports:
-    """What is written besides what is shown. files: by the name of its format."""
+    """What is written besides what is shown."""
 
     files: Mapping[str, str] = several(_export_options)
+    """Name of a format -> the file."""
     overwrite: bool = overwrite_option()
 
 

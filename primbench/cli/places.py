@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class NamedRuns(NamedTuple):
-    """label: tells it apart from others named beside it. files: where each of its runs was read.
-
-    runs: with the latest record of each case.
-    """
+    """A place, and what was measured in it."""
 
     label: str
+    """Tells it apart from others named beside it."""
     files: list[str]
+    """Where each of its runs was read."""
     runs: list[Results]
+    """Each of its runs, with the latest record of each case."""
 
 
 def read_places(

@@ -26,9 +26,10 @@ PRODUCT = (
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurePrimitive(OfProblem):
-    """To measure problems of one primitive. elsewhere: each way to measure not here alone."""
+    """To measure problems of one primitive."""
 
     elsewhere: Mapping[str, Any] = parts(ways.requests)
+    """What is asked of each way to measure not here alone."""
     here: Here = part(Here)
 
 

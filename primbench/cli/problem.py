@@ -29,12 +29,13 @@ DEFAULT_SIZES = "medium"
 
 @dataclass(frozen=True, kw_only=True)
 class Sized:
-    """Which problems of one primitive: a suite's, or those of its fields. given: by name, what was given of each."""
+    """Which problems of one primitive: a suite's, or those of its fields."""
 
     sizes: str | None = option(
         "--sizes", group="Problem", metavar="NAME|FILE.toml", shell_complete=complete_suite,
         help=f"small, medium, large, a suite's name, or a file. Default: {DEFAULT_SIZES}.")  # fmt: skip
     given: Mapping[str, Any] = several(list)
+    """Field -> what was given of it."""
 
 
 @dataclass(frozen=True, kw_only=True)

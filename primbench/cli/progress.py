@@ -28,11 +28,14 @@ BAR = 16  # characters
 
 @dataclass(frozen=True)
 class Progress:
-    """announce: a case that begins. finish: one that is done. tell: a sentence, on a line of its own."""
+    """How a command says how far it is."""
 
     announce: Callable[[Case], None]
+    """Says which case begins."""
     finish: Callable[[Record], None]
+    """Says what became of one that is done."""
     tell: Callable[[str], None]
+    """Says a sentence, on a line of its own."""
 
 
 @contextmanager

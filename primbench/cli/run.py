@@ -23,7 +23,7 @@ RANK = 10
 
 @dataclass(frozen=True, kw_only=True)
 class RunSuite:
-    """To measure the cases of a suite. set_name: of which set alone. elsewhere: each way to measure not here alone."""
+    """To measure the cases of a suite."""
 
     suite: str = argument(metavar="NAME|FILE.toml", shell_complete=complete_suite)
     primitives: tuple[str, ...] = primitives_option()
@@ -35,6 +35,7 @@ class RunSuite:
         shell_complete=complete_listed(lambda: ITEMSIZE_BYTES),
         help="Instead of the suite's, or a list of them; repeatable.")  # fmt: skip
     elsewhere: Mapping[str, Any] = parts(ways.requests)
+    """What is asked of each way to measure not here alone."""
     here: Here = part(Here)
 
 

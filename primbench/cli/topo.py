@@ -11,7 +11,7 @@ RANK = 120
 
 @dataclass(frozen=True, kw_only=True)
 class ShowNodes:
-    """To show nodes and what is near them. picture: the file that it goes to."""
+    """To show nodes and what is near them."""
 
     json: str | None = json_option("one JSON document")
     picture: str | None = option(

@@ -49,7 +49,7 @@ Exit status: 0 whatever is found, 2 where there is no such job, 130 when interru
 
 @dataclass(frozen=True, kw_only=True)
 class FollowJob:
-    """To follow a job that runs. prometheus: the file for its counters."""
+    """To follow a job that runs."""
 
     job: str = argument(metavar="PID|CONTAINER|slurm:JOB")
     lasting_s: float = option(

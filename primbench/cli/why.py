@@ -79,12 +79,14 @@ class HowAsked(HowPaired):
 
 @dataclass(frozen=True, kw_only=True)
 class AskWhy:
-    """Why one place is slower than another. fast, slow: arms, or results files of such."""
+    """Why one place is slower than another."""
 
     fast: Arm | str | None = argument(
         required=False, type=_PLACE, metavar="FAST|STUDY.jsonl", shell_complete=complete_arm
     )
+    """The place that is faster, as an arm or a results file of it; or a study's file, in which both are."""
     slow: Arm | str | None = argument(required=False, type=_PLACE, metavar="SLOW", shell_complete=complete_arm)
+    """The place that is slower, as an arm or a results file of it."""
     primitives: tuple[str, ...] = primitives_option(and_options=True, marks=("begun", "which"))
     sizes: str | None = option(
         "--sizes", group="Problem", metavar="NAME|FILE.toml", shell_complete=complete_suite, marks=("begun", "case"),

@@ -29,11 +29,14 @@ _FORMATS: dict[type, type[Format]] = {
 
 
 class Good(NamedTuple):
-    """An example. decode_s: without reading it. read_bytes: of files."""
+    """An example that was read."""
 
     arrays: tuple[Array, ...]
+    """What it is, decoded."""
     decode_s: float
+    """How long decoding it took, reading aside."""
     read_bytes: int
+    """How much of files was read for it."""
 
 
 class Bad(NamedTuple):

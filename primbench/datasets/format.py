@@ -24,11 +24,14 @@ class Extent(NamedTuple):
 
 
 class ExamplePlace(NamedTuple):
-    """Where an example is: its bytes are those of all extents. name: within the data set. label: of its folder."""
+    """Where an example is."""
 
     name: str
+    """Its name within the data set."""
     extents: tuple[Extent, ...]
+    """Its bytes are those of all of these, in their order."""
     label: int = 0
+    """The number of the folder that it is in, which is its class."""
 
 
 class Made(NamedTuple):
@@ -39,10 +42,12 @@ class Made(NamedTuple):
 
 
 class Format(ABC):
-    """Of the examples of one network. contents: of a folder, in words. endings: of names, of what a shard holds."""
+    """What files of the examples of one network are like."""
 
     contents: ClassVar[str]
+    """What a folder of them has, in words."""
     endings: ClassVar[tuple[str, ...]] = ("",)
+    """What names of files end in that are taken, of a folder as of a shard."""
 
     def __init__(self, network: Network) -> None:
         self.network = network

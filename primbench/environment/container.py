@@ -62,29 +62,35 @@ class ContainerRuntime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Clue(NamedTuple):
-    """A sign of a container. name: the runtime's; "" where it does not tell which. words: what was seen, and where."""
+    """A sign of a container."""
 
     name: str
+    """The runtime's; "" where the sign does not tell which."""
     words: str
+    """What was seen, and where."""
 
 
 class _Evidence(NamedTuple):
-    """All that is seen. inherited: from a launcher and of variables. kernel: of control groups and mounts.
-
-    apart: that this is another mount namespace than the launcher's. foreign: that / is none of a machine. signs: of
-    namespaces of its own. is_first: whether these are the machine's first. has_own_processes: whether its process
-    namespace is known, and another. unread: why something could not be seen.
-    """
+    """All that is seen."""
 
     inherited: list[_Clue]
+    """Signs by a launcher and by variables, which processes inherit."""
     kernel: list[_Clue]
+    """Signs by control groups and mounts."""
     markers: list[_Clue]
+    """Signs by marker files."""
     apart: list[str]
+    """That this is another mount namespace than the launcher's, in words; [] where it is not, or nobody knows."""
     foreign: list[str]
+    """That what is mounted on / is none of a machine, in words."""
     signs: list[str]
+    """That namespaces are not the machine's first, in words."""
     unread: list[str]
+    """Why something could not be seen."""
     is_first: bool
+    """Whether the process and the mount namespace are the machine's first."""
     has_own_processes: bool
+    """Whether its process namespace is known, and is not the machine's first."""
 
     @property
     def words(self) -> list[str]:

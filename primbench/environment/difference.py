@@ -35,37 +35,40 @@ _NOT_LOADED = "one of the two had not loaded it"
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A field that is not the same in both. a, b: None is absent, no limit, or not known.
-
-    kind: "differs"; "unknown" where one side could not be read, and ``reason`` says why; "varies" where it need not
-    be the same.
-    """
+    """A field that is not the same in both."""
 
     field: FactId
+    """Which one."""
     kind: ChangeKind
+    """"differs"; "unknown" where one side could not be read; "varies" where it need not be the same."""
     a: Any
+    """Its value in the first; None is absent, no limit, or not known."""
     b: Any
+    """Its value in the second, likewise."""
     reason: str | None = None
+    """Why one side could not be read; None where both were."""
 
 
 class LayerDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """same: None where nothing that is known differs, but something is known of one side only."""
+    """What differs in a part of two places."""
 
     same: bool | None
+    """Whether nothing does; None where nothing that is known differs, but something is known of one side only."""
     changes: list[Change]
+    """The fields that are not the same."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """stack: libraries by build, packages, interpreter, driver, variables that choose code, version of primbench.
-
-    limits: what may be used. confinement: what stands between a process and the kernel. machine: kernel and hardware,
-    where what is hidden from one side is no difference: a container cannot change it.
-    """
+    """What tells two places apart."""
 
     stack: LayerDifference
+    """Libraries by build, packages, interpreter, driver, variables that choose code, version of primbench."""
     limits: LayerDifference
+    """What may be used."""
     confinement: LayerDifference
+    """What stands between a process and the kernel."""
     machine: LayerDifference
+    """Kernel and hardware, where what is hidden from one side is no difference: a container cannot change it."""
 
 
 def machine_changes(begun: Environment, now: Environment) -> list[Change]:

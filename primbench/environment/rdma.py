@@ -64,11 +64,14 @@ def roce_addresses(root: Path) -> list[str]:
 
 
 class RoceAddress(NamedTuple):
-    """Of a port on Ethernet. number: by which NCCL is told it. words: all of it, "3 RoCE v2 IPv4"."""
+    """An address of a port on Ethernet."""
 
     number: str
+    """Its index among those of the port, by which NCCL is told it."""
     is_v2: bool
+    """Whether it is of version 2 of RoCE, which routers pass on."""
     words: str
+    """All of it: "3 RoCE v2 IPv4"."""
 
 
 def by_port(addresses: Iterable[str]) -> dict[str, list[RoceAddress]]:

@@ -27,12 +27,16 @@ _NUMBER = re.compile(r"^    (\w+) = (\d+)$", re.MULTILINE)
 
 
 class Summary(NamedTuple):
-    """batch_size: the original's. learning_batch and learning_steps: of a training on examples that can be learnt."""
+    """What is known of a network before it is built."""
 
     text: str
+    """What it is, in a sentence."""
     batch_size: int
+    """How many examples a step of the original has."""
     learning_batch: int = LEARNING_BATCH
+    """How many a step has of a training on examples that can be learnt."""
     learning_steps: int = LEARNING_STEPS
+    """How many steps such a training has."""
 
 
 class _Shipped(NamedTuple):

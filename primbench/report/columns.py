@@ -163,11 +163,14 @@ def _noise_columns(records: Sequence[Record]) -> list[Column]:
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of a record's main metric. too_much: more than asked for; disturbed: something may have made it longer."""
+    """The noise of a record's main metric."""
 
     fraction: float | None
+    """Half of the median's 95 % interval over the median; None below 6 samples."""
     too_much: bool
+    """Whether it is more than was asked for."""
     disturbed: bool
+    """Whether something may have made it longer."""
 
     @staticmethod
     def of(record: Record) -> Noise | None:

@@ -22,15 +22,16 @@ Tone = Literal["worse", "fine", "open"]
 
 @dataclass(frozen=True)
 class Check:
-    """What passes or not where software is tested. group: what it is one of, such as an arm. words: what was found.
-
-    open: it was skipped, or could not be told.
-    """
+    """What passes or not, where software is tested."""
 
     group: str
+    """What it is one of, such as an arm."""
     name: str
+    """What is checked: the case."""
     state: State
+    """What came of it; "open" where it was skipped, or could not be told."""
     words: str
+    """What was found."""
 
 
 NoteKind = Literal["plain", "warning", "marked", "code"]
@@ -41,16 +42,18 @@ lines as they are typed.
 
 @dataclass(frozen=True)
 class Note:
-    """A paragraph. tone: where it is an answer. cites_rows: whether its words name rows of a table by their numbers.
-
-    command: what is to be typed, after the words: pieces of it, none of which is broken into lines.
-    """
+    """A paragraph."""
 
     words: str
+    """What it says."""
     kind: NoteKind = "plain"
+    """How it is set off from others."""
     tone: Tone | None = None
+    """How the answer turned out, where the note is one; None of other notes."""
     cites_rows: bool = False
+    """Whether its words name rows of a table by their numbers."""
     command: Sequence[str] = ()
+    """What is to be typed, after the words: pieces of it, none of which is broken into lines."""
 
     @property
     def text(self) -> str:
@@ -69,14 +72,14 @@ Look = Literal["worse", "better", "alike", "open"]
 
 @dataclass(frozen=True)
 class VerdictCell:
-    """What a cell says of a verdict. sign: before the words; "" of what has no verdict, such as was not compared.
-
-    look: None of what decided nothing.
-    """
+    """What a cell says of a verdict."""
 
     words: str
+    """The verdict, or why there is none."""
     look: Look | None = None
+    """Which colour it has; None of what decided nothing."""
     sign: str = ""
+    """Stands before the words; "" where there is no verdict, as of a case that was not compared."""
 
     def with_words(self, more: str) -> VerdictCell:
         """The same with more words behind it."""
@@ -105,20 +108,24 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of values, each of which writes its own; in text all but the last are right-aligned. notes follow it.
-
-    title: what it is of. shared: what else is so of all rows. how: how to read it. is_list: of words, which stand left
-    and go on in lines below, each row a name and what there is to say of it; headings may be "". look: of the title,
-    where there is colour.
-    """
+    """Columns of values, each of which writes its own; in text all but the last are right-aligned."""
 
     title: str
+    """What it is of."""
     columns: Sequence[Column]
+    """From left to right; all have as many values."""
     notes: Sequence[Note] = ()
+    """What follows it."""
     shared: Sequence[str] = ()
+    """What else is so of all rows."""
     how: str = ""
+    """How to read it."""
     is_list: bool = False
+    """Whether it is a list of words, which stand left and go on in lines below, each row a name and what there is to
+    say of it. Headings of a list may be "".
+    """
     look: Look | None = None
+    """Colour of the title, where there is colour."""
 
     @classmethod
     def of_rows(
@@ -168,45 +175,52 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture: what it is called, what it shows, in words that do without it, and all numbers that are in it.
-
-    is_folded: whether the numbers are shown when asked for only.
-    """
+    """A picture."""
 
     title: str
+    """What it is called."""
     words: str
+    """What it shows, for who does not see it, too."""
     picture: Element
+    """The picture itself, in SVG."""
     numbers: Table
+    """All numbers that are in it."""
     is_folded: bool = True
+    """Whether the numbers are shown when asked for only."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """title: "" of what needs none, as a paragraph. is_folded: whether its parts are shown when asked for only."""
+    """A part of a document."""
 
     title: str
+    """What it is of; "" where it needs none, as a paragraph."""
     parts: Sequence[Note | Figure | Table]
+    """What it has, in order."""
     is_folded: bool = False
+    """Whether its parts are shown when asked for only."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """What a command has to say. All but the answer is made when a format asks for it.
-
-    title: what it is of. answer: what was found, in a sentence; None where the sections say it. beside: what is said
-    with the answer. rows: flat, times in seconds, None where a value is unknown. checks: one a case. value: the whole,
-    which msgspec can encode. page: what a page shows in place of the sections, with pictures; None where there is no
-    more to show.
-    """
+    """What a command has to say. All but the answer is made when a format asks for it."""
 
     title: str
+    """What it is of."""
     answer: Note | None
+    """What was found, in a sentence; None where the sections say it."""
     sections: Callable[[], Iterable[Section]]
+    """Makes what follows the answer."""
     rows: Callable[[], Sequence[Mapping[str, object]]] = list
+    """Makes what tables of other programs take: flat rows, times in seconds, None where a value is unknown."""
     checks: Callable[[], Sequence[Check]] = list
+    """Makes one check a case, for what tests software."""
     value: object = None
+    """The whole, which msgspec can encode."""
     page: Callable[[], Document] | None = None
+    """Makes what a page shows in place of the sections, with pictures; None where there is no more to show."""
     beside: Sequence[Note] = ()
+    """What is said with the answer."""
 
     def blocks(self) -> Iterator[Table | list[Note]]:
         """Tables, those of figures included, and the paragraphs before and after them, none of which is empty."""

@@ -20,11 +20,14 @@ LARGEST_MISFIT = 0.25  # beyond, two numbers would hide what the sizes show: cac
 
 @dataclass(frozen=True)
 class Line:
-    """t = latency_s + size_bytes / size_bytes_per_s. misfit: the largest |t - time| / time of a point."""
+    """What fits the times of a sweep: t = latency_s + size_bytes / size_bytes_per_s."""
 
     latency_s: float
+    """Seconds that a call of no bytes would take."""
     size_bytes_per_s: float
+    """Bytes of its size that a call goes through a second."""
     misfit: float
+    """The largest |t - time| / time of a point."""
 
     @property
     def half_size_bytes(self) -> float:
@@ -34,16 +37,16 @@ class Line:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Records that differ in their size alone. points: (bytes, seconds of a call).
-
-    line: what fits them; None where none does within the largest misfit that is allowed.
-    moved: bytes that a call moves, for each byte of its size.
-    """
+    """Records that differ in their size alone."""
 
     name: str
+    """What else they are, in words."""
     points: Sequence[tuple[int, float]]
+    """Of each its size in bytes and the seconds of a call."""
     line: Line | None
+    """What fits them; None where none does within the largest misfit that is allowed."""
     moved: float
+    """Bytes that a call moves, for each byte of its size."""
 
 
 def line_notes(records: Sequence[Record]) -> list[str]:

@@ -39,13 +39,18 @@ OF_SERIES = ("circle", "square", "up", "diamond", "down", "cross")
 
 @dataclass(frozen=True)
 class Axis:
-    """From ``low`` to ``high``, drawn from ``start`` to ``end``: percent of the width or pixels down."""
+    """Where values stand in a picture."""
 
     low: float
+    """The least value that is shown."""
     high: float
+    """The greatest value that is shown."""
     start: float = 2.0
+    """Where the least stands: percent of the width, or pixels down."""
     end: float = 98.0
+    """Where the greatest stands, likewise."""
     log: bool = False
+    """Whether values stand by their logarithms."""
 
     def at(self, value: float) -> float:
         """Where a value stands; at the nearer end where it lies outside."""
@@ -218,13 +223,18 @@ LEFT = 6.0  # percent of the width, where numbers on lines across end
 
 @dataclass(frozen=True)
 class XyPlot:
-    """across, down: its axes. top, bottom: of what is drawn, in pixels down."""
+    """A picture with values across and down."""
 
     svg: Element
+    """What all is drawn in."""
     across: Axis
+    """Of values that stand across."""
     down: Axis
+    """Of values that stand up and down."""
     top: float
+    """Where what is drawn begins, in pixels down."""
     bottom: float
+    """Where it ends, in pixels down."""
 
     def ticks(self, across: Iterable[tuple[float, str]], down: Iterable[tuple[float, str]]) -> None:
         """(value, word) of each."""

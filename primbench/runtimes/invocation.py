@@ -36,19 +36,18 @@ _OF_THE_HOST = ("HOME", "LANG", "LC_ALL", "PATH")
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker is started in an arm.
-
-    before: commands that run to their ends, each of which must succeed. worker: runs as long as the worker does and
-    passes its standard streams through. first: what it is told before anything else. after: what leaves nothing behind,
-    run whatever happened before; none of it need succeed. environment: of all these programs; None is this process's
-    own.
-    """
+    """How a worker is started in an arm: programs with their arguments."""
 
     before: list[list[str]] = []
+    """Commands that run to their ends, one after the other, each of which must succeed."""
     worker: list[str]
+    """Runs as long as the worker does, and passes its standard streams through."""
     first: bytes = b""
+    """What it is told on its standard input before anything else."""
     after: list[list[str]] = []
+    """Commands that leave nothing behind, run whatever happened before; none of them need succeed."""
     environment: dict[str, str] | None = None
+    """Variables of all these programs; None is this process's own."""
 
 
 def python(arm: Arm) -> str:
@@ -98,12 +97,16 @@ def variables(arm: Arm, folder: Path, environ: Mapping[str, str] = os.environ) -
 
 @dataclasses.dataclass
 class _Variables:
-    """As ``Surroundings`` has it. setting: the one that changes them now."""
+    """As ``Surroundings`` has it."""
 
     arm: Arm
+    """The arm whose worker is started."""
     folder: Path
+    """The launch's own."""
     values: dict[str, str]
+    """Variable -> its value."""
     setting: str = ""
+    """The setting that changes them now, in words."""
 
     def shown(self, path: str) -> str:
         """A copy, in a folder that all on the host's root have. Raises InvalidRequest where there is none."""

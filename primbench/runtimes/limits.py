@@ -27,17 +27,21 @@ _WRONG = (errno.EINVAL, errno.ERANGE, errno.ENODEV)  # errors over the value ask
 
 
 class _ControlGroup(NamedTuple):
-    """A control group of our own. enabled: controllers that its parent now has."""
+    """A control group of our own."""
 
     folder: Path
+    """Where it is."""
     enabled: list[str]
+    """Controllers that its parent has since it was made."""
 
 
 class Enforcement(NamedTuple):
-    """How a worker comes under limits. prefix: of its command. enter: puts the process that calls it there."""
+    """How a worker comes under limits."""
 
     prefix: Sequence[str]
+    """What its command begins with."""
     enter: Callable[[], None] | None
+    """Puts the process that calls it under them; None where nothing need be done for that."""
 
 
 @contextlib.contextmanager

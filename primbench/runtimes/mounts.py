@@ -27,11 +27,14 @@ PROGRAM = "fuse-overlayfs"
 
 
 class Bind(NamedTuple):
-    """source: a path of this machine. target: where the worker is to see it."""
+    """A file or folder of this machine that a worker sees."""
 
     source: str
+    """Its path on this machine."""
     target: str
+    """Its path where the worker sees it."""
     is_read_only: bool
+    """Whether the worker cannot write to it."""
 
 
 def binds(arm: Arm, folder: Path) -> list[Bind]:

@@ -159,13 +159,14 @@ def _plain(name: str, command: Sequence[str], environment: list[str], device_fil
 
 @dataclasses.dataclass
 class OfOci:
-    """As ``Container`` has it. leaves: whether the worker is to stay in the control groups of who starts it."""
+    """As ``Container`` has it."""
 
     arm: Arm
     config: dict[str, Any]
     capabilities: set[str]
     is_overlay: bool = False
     leaves: bool = False
+    """Whether the worker is to stay in the control groups of who starts it."""
 
     def limit(self, resource: str, **amounts: object) -> None:
         self.config["linux"]["resources"].setdefault(resource, {}).update(amounts)

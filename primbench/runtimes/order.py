@@ -8,13 +8,15 @@ from primbench.spec.arm import Arm
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """arm: to start a worker in. gpus: whether it needs them. command: in place of the worker.
-
-    is_from_afar: whether who gave it is on another machine, hears of exit statuses alone and of no signals, and does
-    not know where Python is, with which the command begins.
-    """
+    """What a supervisor is to start."""
 
     arm: Arm
+    """The arm to start a worker in."""
     gpus: bool
+    """Whether the worker needs GPUs."""
     command: list[str] | None = None
+    """What to start in place of the worker; None is the worker."""
     is_from_afar: bool = False
+    """Whether who gave it is on another machine: that one hears of exit statuses alone and of no signals, and does not
+    know where Python is, with which the command begins.
+    """

@@ -28,12 +28,12 @@ class Launching(Protocol):
 
 
 class RefusalWords(NamedTuple):
-    """said: words with which a runtime starts nothing, as a regular expression. advice: what to do, or None where the
-    words mean something else in such an arm.
-    """
+    """How a runtime says that it starts nothing."""
 
     said: str
+    """Its words, as a regular expression."""
     advice: Callable[[Arm], str | None]
+    """What to do in an arm; None where the words mean something else there."""
 
 
 def no_image(said: str, advice: str) -> RefusalWords:
@@ -42,24 +42,28 @@ def no_image(said: str, advice: str) -> RefusalWords:
 
 
 class Signs(NamedTuple):
-    """What a process in a container of this runtime can see of it. Regular expressions match part of a path.
-
-    variables: that the runtime sets. is_value: whether it sets ``container`` to its own name. group: in
-    /proc/self/cgroup. source: of what is mounted on the files that it writes for each container. root: in the options
-    of what is mounted on /. mount: where it alone mounts something. marker: a file, below /, that it leaves in folders
-    and images, giving every container a process namespace of its own. also_sets: whose variables it sets, too. in_pod:
-    whose container it is that looks so, where it is one of a pod.
-    """
+    """What a process in a container of this runtime can see of it. Regular expressions match part of a path."""
 
     variables: tuple[str, ...] = ()
+    """Variables that the runtime sets."""
     is_value: bool = False
+    """Whether it sets the variable ``container`` to its own name."""
     group: str | None = None
+    """A regular expression for its groups in /proc/self/cgroup."""
     source: str | None = None
+    """A regular expression for the source of what is mounted on the files that it writes for each container."""
     root: str | None = None
+    """A regular expression for the options of what is mounted on /."""
     mount: str | None = None
+    """Where it alone mounts something."""
     marker: str | None = None
+    """A file, by its path below /, that it leaves in folders and images, giving every container a process namespace of
+    its own.
+    """
     also_sets: str | None = None
+    """Another runtime, whose variables it sets, too."""
     in_pod: str | None = None
+    """The runtime whose container it is that looks so, where it is one of a pod."""
 
 
 DOCKER_SHM_BYTES = 64 * 2**20
@@ -67,40 +71,43 @@ DOCKER_SHM_BYTES = 64 * 2**20
 
 
 class Parts(NamedTuple):
-    """How others put together what a runtime makes of the host's own files, so that it can be taken apart.
-
-    runners: those, by its own choice first. shared_memory_bytes: of a container's /dev/shm without options, where it
-    has one of its own.
-    """
+    """How others put together what a runtime makes of the host's own files, so that it can be taken apart."""
 
     runners: tuple[str, ...]
+    """Which runtimes do, by its own choice first."""
     shared_memory_bytes: int = 0
+    """Size of a container's /dev/shm without options, where it has one of its own."""
 
 
 class Runtime(NamedTuple):
-    """All there is to know of a runtime but its name, which is that of the file.
-
-    rank: the least is listed first. mechanisms: how it applies settings, by which the table tells what it can set.
-    found: why it cannot be used here, or None, and its version. launch: how a worker is started, and what is cleared
-    away after it. signs: from inside. gpus: what to do where no GPU is seen in an image. needs_image: how to name one,
-    where it starts no container of the host's own root. builder: of images, where it is one. parts: of its containers,
-    where others can put them together. is_engine: whether it has the options of `docker run`. reaches: the mechanisms
-    by which it reaches another machine, where the rest is what its runtime there has to meet; none where it starts
-    workers here.
-    """
+    """All there is to know of a runtime but its name, which is that of the file."""
 
     rank: int
+    """Its place in lists: the least is listed first."""
     mechanisms: frozenset[str]
+    """How it applies settings, by which the table of settings tells what it can set."""
     found: Callable[[], tuple[str | None, str]]
+    """Tells why it cannot be used here, or None, and its version."""
     launch: Launching
+    """Tells how a worker is started, and what is cleared away after it."""
     signs: Signs = Signs()
+    """What tells it from inside."""
     refusals: tuple[RefusalWords, ...] = ()
+    """Words with which it starts nothing, and what to do then."""
     gpus: str | None = None
+    """What to do where no GPU is seen in an image."""
     needs_image: str | None = None
+    """How to name an image, of a runtime that starts no container of the host's own root; None of others."""
     builder: Builder | None = None
+    """How it builds images; None where it builds none."""
     parts: Parts | None = None
+    """How others put its containers together; None where they cannot."""
     is_engine: bool = False
+    """Whether it has the options of `docker run`."""
     reaches: frozenset[str] = frozenset()
+    """Mechanisms by which it reaches another machine, where the rest is what its runtime there has to meet; none where
+    it starts workers here.
+    """
 
     @property
     def settings(self) -> frozenset[str]:

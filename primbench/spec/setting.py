@@ -78,10 +78,12 @@ class PlacedFile(NamedTuple):
 
 
 class SeenByWorker(Protocol):
-    """What a worker found, beside what its arm asked for. arm: with the placement of its cases. cpus: it may run on."""
+    """What a worker found, beside what its arm asked for."""
 
     arm: Any
+    """The arm, with the placement of its cases."""
     cpus: set[int]
+    """Numbers of the CPUs that it may run on."""
 
     def there(self, *fact: str) -> Any:
         """A fact of its place; None where that is not known."""

@@ -39,20 +39,24 @@ TRIED_S, TRIED_CALLS = 0.05, 20  # in which a call returns that waits for no GPU
 
 @dataclass(frozen=True)
 class DeviceSampler:
-    """The means by which device_s is sampled. enqueue: puts the calls of one sample on the stream and returns.
-
-    leads_in: whether calls that do not count go ahead of those that do. places: in memory, which it goes round.
-    longest_path_per_call: of the nodes of a call, how many are on the longest path; None where that is not known.
-    """
+    """The means by which device_s is sampled."""
 
     take: Take
+    """Takes samples of what is on the stream."""
     enqueue: Callable[[], None]
+    """Puts the calls of one sample on the stream and returns."""
     calls_per_sample: int
+    """How many calls that are."""
     taken_by: str
+    """The name of the means, as ``Samples`` has it."""
     nodes_per_call: float | None
+    """Graph nodes of one call; None where it was not captured."""
     leads_in: bool
+    """Whether calls that do not count go ahead of those that do."""
     places: int = 1
+    """How many places in memory it goes round."""
     longest_path_per_call: float | None = None
+    """How many nodes of a call are on the longest path; None where that is not known."""
 
 
 def device_sampler(

@@ -29,18 +29,22 @@ _MPS_SERVER = "nvidia-cuda-mps"  # /proc/PID/comm holds 15 characters
 
 
 class GpuCounters(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU at one moment: the processes that hold it, by number, and counters that only mean something as differences.
-
-    held_back_s: time in which its clocks were held down, by what did so.
-    """
+    """A GPU at one moment: the processes that hold it, and counters that only mean something as differences."""
 
     device: Device
+    """Which GPU."""
     root: Path
+    """The root of /proc, by which processes are named."""
     foreign_processes: dict[int, GpuProcess] | None = None
+    """Number of a process that is not this one's -> what is known of it; None where that is not told."""
     held_back_s: dict[str, float] | None = None
+    """What holds its clocks down -> seconds in which it did; None where that is not told."""
     pcie_replays: int | None = None
+    """Packets over PCIe that had to be sent again; None where that is not told."""
     ecc_errors_uncorrected: int | None = None
+    """Errors in memory that could not be corrected; None where that is not told."""
     missing: dict[str, str] = {}
+    """Field -> why it is not told."""
 
 
 def start(device: Device, root: Path = Path("/")) -> GpuCounters:

@@ -50,12 +50,16 @@ WIDE = 1.5  # from such a span on, ratios are drawn by their logarithms
 
 @dataclass(frozen=True)
 class ForestRow:
-    """An estimate and what it says. name: of the case; "" in further rows of the same one."""
+    """An estimate and what it says."""
 
     name: str
+    """Name of the case; "" in further rows of the same one."""
     found: Estimate
+    """The ratio, with its intervals."""
     verdict: Verdict
+    """What it came to, by which it is drawn."""
     said: VerdictCell
+    """The verdict in words, which stand beside it."""
 
     @property
     def words(self) -> str:

@@ -32,11 +32,14 @@ class Bar:
 
 
 class Linked(NamedTuple):
-    """Two GPUs with NVLinks between them. xs: left edges of their columns."""
+    """Two GPUs with NVLinks between them."""
 
     distance: int
+    """How many columns they are apart."""
     label: str
+    """How many NVLinks there are, in words."""
     xs: tuple[int, int]
+    """Left edges of their columns."""
 
 
 def bars_of(gpus: list[tuple[GpuPlace, int]], width: int) -> list[Bar]:

@@ -29,11 +29,14 @@ MOST_CASES = 1000
 
 @dataclass(frozen=True)
 class Point:
-    """intensity: operations for each byte that a call moves at least."""
+    """A case in the picture."""
 
     record: Record
+    """What was measured."""
     intensity: float
+    """Operations for each byte that a call moves at least."""
     flop_per_s: float
+    """Operations a second, by the main metric's median."""
 
 
 def rooflines(results: Results) -> Iterator[Figure]:

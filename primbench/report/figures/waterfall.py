@@ -31,15 +31,18 @@ LANE_END = 74.0  # percent of the width; ratios stand to the right of it
 
 
 class Fall(NamedTuple):
-    """One row. begins, ends: times as long as the fast place. look: of the bar between; "" of a place, which has none.
-    step: by how many times, with its interval, where that is known.
-    """
+    """One row."""
 
     words: str
+    """A place, or what was set or taken away."""
     begins: float
+    """Where the bar begins: times as long as the fast place."""
     ends: float
+    """Where the bar ends: times as long as the fast place."""
     look: str = ""
+    """Colour of the bar; "" of a place, which has none."""
     step: RatioInterval | None = None
+    """By how many times it is longer, with its interval; None where that is not known."""
 
 
 def waterfall(found: Conclusion, fast: str, slow: str, sets: Sequence[str]) -> Figure | None:

@@ -34,20 +34,26 @@ _OLDEST_OF_ZIP = (1980, 1, 1, 0, 0, 0)
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
-    """An image, and what it took to build.
-
-    name: what an arm of a study calls it. build_s: of the runtime's own command. size_bytes: the base included.
-    """
+    """An image, and what it took to build."""
 
     name: str
+    """What an arm of a study calls it."""
     runtime: str
+    """Which runtime built it."""
     runtime_version: str
+    """The version of that runtime."""
     base: str
+    """The image that it is built on."""
     extras: tuple[str, ...]
+    """What else is installed in it, such as torch."""
     primbench: str
+    """Version of primbench in it."""
     build_s: float
+    """How long the runtime's own command took."""
     size_bytes: int | None
+    """Its size, the base included; None, with the reason in ``missing``, where it is not known."""
     missing: dict[str, str] = {}
+    """Field -> why it is not known."""
 
 
 def builders() -> dict[str, Builder]:

@@ -21,12 +21,16 @@ _WORD = re.compile(r"[^\s-]\S*")
 
 
 class ImageRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """tag: the image's name, for Apptainer its file. base: an image, for Apptainer a folder or file, too."""
+    """Which image is to be built."""
 
     runtime: str
+    """Which runtime builds it."""
     tag: str = DEFAULT_TAG
+    """The image's name; for Apptainer its file."""
     base: str = DEFAULT_BASE
+    """The image that it is built on; for Apptainer a folder or a file, too."""
     extras: tuple[str, ...] = ()
+    """What else to install, such as torch."""
 
     def __post_init__(self) -> None:
         """Raises InvalidRequest."""
@@ -36,17 +40,18 @@ class ImageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Builder(NamedTuple):
-    """command: run in the folder that the image is built from. name: of the image, for an arm, by its tag.
-
-    size_bytes: of the image of that name, or why it is unknown. tag: the usual one. environment: of the command, from
-    this process's own.
-    """
+    """How a runtime builds images."""
 
     command: Callable[[ImageRequest], list[str]]
+    """Makes the command, which is run in the folder that the image is built from."""
     name: Callable[[str], str]
+    """Makes the image's name in an arm of its tag."""
     size_bytes: Callable[[str], int | str]
+    """Of the image of such a name: its size, or why that is not known."""
     tag: str = DEFAULT_TAG
+    """The tag where none is given."""
     environment: Callable[[Mapping[str, str]], dict[str, str]] = dict
+    """Makes the variables of the command of this process's own."""
 
 
 def arguments(request: ImageRequest) -> list[str]:
