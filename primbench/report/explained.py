@@ -12,6 +12,7 @@ from primbench.devices import Device
 from primbench.doctor.cause import listed
 from primbench.report.columns import PLACEMENT
 from primbench.report.document import Document, Note, Section, Table
+from primbench.report.step_bound import MUCH, answer
 from primbench.results.step_parts import part_of
 from primbench.results.step_sums import LAUNCHES, PYTHON, STEP, UNEXPLAINED, totals
 from primbench.units import UNKNOWN, format_percent, format_time
@@ -35,19 +36,15 @@ ON_CPU = "counts x times of a call, beside the step's time"
 AT_LEAST, AT_MOST = ">= ", "<= "
 BAR = 40
 MOST_OTHERS = 6
-MUCH = 0.1  # of a step
 
 
 def document(steps: Sequence[tuple[str, Explained]]) -> Document:
     """A row for each part of the time of each step, in seconds. steps: each with its title."""
-    cautions = [Note(caution, "warning") for title, each in steps if (caution := _too_busy(title, each))]
+    cautions = [caution for title, each in steps if (caution := _too_busy(title, each))]
     return Document(
         title=", ".join(title for title, _ in steps),
-        answer=None,
-        sections=lambda: [
-            *(Section("", [caution]) for caution in cautions),
-            *(Section("", [numbers(title, each), _waterfall(each)]) for title, each in steps),
-        ],
+        answer=Note(" ".join(cautions), "warning") if cautions else Note(answer(steps)),
+        sections=lambda: [Section("", [numbers(title, each), _waterfall(each)]) for title, each in steps],
         rows=lambda: [{"step": title} | asdict(row) for title, each in steps for row in each.rows],
         value=[{"step": title} | asdict(each) for title, each in steps],
         page=lambda: page(steps),
@@ -67,11 +64,6 @@ def drawn(title: str, found: Explained) -> list[Figure]:
     return [figure for figure in [step(f"{title}: where its time goes", found)] if figure]
 
 
-def answer(steps: Sequence[tuple[str, Explained]]) -> str:
-    """Of each step what takes most of it, and how much is left unexplained."""
-    return "; ".join(f"{title}: {_most(each)}" for title, each in steps) + "."
-
-
 def _too_busy(title: str, explained: Explained) -> str:
     """What comes before numbers that may be of any size, for what disturbed the calls; "" where they hold."""
     if explained.disturbed_s <= MUCH * explained.known_s:
@@ -82,26 +74,6 @@ def _too_busy(title: str, explained: Explained) -> str:
         f"something disturbed, and the step takes {format_time(explained.known_s)}: {words}. Quiet the machine, or ask "
         "for fewer --threads."
     )
-
-
-def _most(explained: Explained) -> str:
-    if explained.disturbed_s > MUCH * explained.known_s:
-        return f"too busy to tell, as something disturbed calls of {format_time(explained.disturbed_s)} of its parts"
-    if not explained.rows or not explained.step_s:
-        return "its time is not known"
-    largest = max(explained.rows, key=lambda row: row.seconds or 0.0)
-    share, rest = (largest.seconds or 0.0) / explained.step_s, explained.unexplained_fraction
-    left = _unmeasured(explained) if rest is None else f"{format_percent(rest)} is unexplained"
-    return f"{largest.name} takes {format_percent(share)} of {format_time(explained.step_s)}, {left}"
-
-
-def _unmeasured(explained: Explained) -> str:
-    """How many calls were not, and what at most they and what is unexplained take."""
-    several = f"{sum(explained.unmeasured.values())} of its calls were not measured"
-    rest_s, step_s = explained.rest_s, explained.step_s
-    if rest_s is None or not step_s or rest_s < 0:
-        return several
-    return f"{several}: with what is unexplained, they take {format_percent(rest_s / step_s)}"
 
 
 def numbers(title: str, explained: Explained) -> Table:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.report.document import Note, Table
-from primbench.traces.words import WORDS
+from primbench.report.step_bound import WORDS
 from primbench.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from primbench.traces.bound import StepBound, StepPart
+    from primbench.report.step_bound import StepPart
+    from primbench.traces.bound import StepBound
     from primbench.traces.kineto import TraceFile
 
 LATE = 0.1
@@ -47,7 +48,7 @@ def _ranks(told: Sequence[tuple[int, StepBound]]) -> TracesBeside:
             bound.step_s,
             bound.collective_s,
             bound.parts_s.get("kernels", 0.0),
-            WORDS[bound.part].bounds.format(it="it"),
+            _bounds(bound),
         ]
         for rank, bound in told
     ]
@@ -59,6 +60,10 @@ def _ranks(told: Sequence[tuple[int, StepBound]]) -> TracesBeside:
     own, others = format_time(of_last.collective_s), format_time(of_next.collective_s)
     waits = f"{own} a step in collectives, where others wait {others} and more"
     return TracesBeside(f"Rank {last} comes last: it is {waits}.", table)
+
+
+def _bounds(bound: StepBound) -> str:
+    return "" if bound.part is None else WORDS[bound.part].bounds.format(it="it")
 
 
 def _two(told: Sequence[tuple[TraceFile, StepBound]]) -> TracesBeside:

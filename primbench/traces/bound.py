@@ -15,24 +15,18 @@ import itertools
 import math
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from primbench.report.step_bound import bounding
 from primbench.traces.kineto import is_collective
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from primbench.report.step_bound import StepPart
     from primbench.traces.kineto import HostCall, OnGpu, TraceFile
 
-StepPart = Literal["kernels", "collectives", "copies", "operators", "launches", "waits", "data", "python"]
-"""kernels, collectives, copies: ran on the GPU. operators, collectives: on the host, of a trace without a GPU. While
-nothing ran on the GPU, launches: the host was in operators or the driver's calls; waits: it had let the GPU run dry, as
-it waited for it; data: it waited for the data loader; python: it was in none of these.
-"""
-
 _ON_GPU: dict[str, StepPart] = {"kernel": "kernels", "collective": "collectives", "copy": "copies"}
-HOST: tuple[StepPart, ...] = ("launches", "waits", "python")
-"""What the GPU waits for that is the script's own."""
 _MOST_NAME = 60
 
 
@@ -68,15 +62,9 @@ class StepBound:
     on_gpu: bool
 
     @property
-    def part(self) -> StepPart:
-        """What bounds the steps: the GPU, or what it waits for most, where it waits for more than it computes."""
-        host = {name: time_s for name, time_s in self.parts_s.items() if name in HOST}
-        groups: dict[StepPart, float] = {name: self.parts_s[name] for name in self.parts_s.keys() - host.keys()}
-        if self.on_gpu and host:
-            groups[max(host, key=lambda name: host[name])] = sum(host.values())
-        else:
-            groups |= host
-        return max(groups, key=lambda name: groups[name])
+    def part(self) -> StepPart | None:
+        """What bounds the steps."""
+        return bounding(self.parts_s, on_gpu=self.on_gpu)
 
 
 def bound_of(trace: TraceFile) -> StepBound:

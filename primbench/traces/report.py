@@ -6,9 +6,8 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from primbench.report.document import Document, Note, Section, Table
+from primbench.report.step_bound import WORDS, sentence
 from primbench.traces.beside import beside
-from primbench.traces.bound import HOST
-from primbench.traces.words import WORDS
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def document(traces: Sequence[TraceFile], bounds: Sequence[StepBound]) -> Docume
     together = beside(told)
     return Document(
         ", ".join(trace.path for trace in traces),
-        Note(together.answer if together else sentence(bounds[0])),
+        Note(together.answer if together else answer(bounds[0])),
         lambda: [*([Section("", [together.table])] if together else []), *_sections(told)],
         rows=lambda: [
             {"trace": trace.path, "rank": trace.rank, "part": part, "time_s": time_s, "step_s": bound.step_s}
@@ -44,37 +43,14 @@ def _sections(told: Sequence[tuple[TraceFile, StepBound]]) -> Iterator[Section]:
     """Of one trace the answer is its sentence."""
     for trace, bound in told:
         parts = [_where(trace, bound), _largest(bound)]
-        yield Section(trace.path, [Note(sentence(bound)), *parts]) if len(told) > 1 else Section("", parts)
+        yield Section(trace.path, [Note(answer(bound)), *parts]) if len(told) > 1 else Section("", parts)
 
 
-def sentence(bound: StepBound) -> str:
-    """What bounds a step, by how much, and how short the first remedy can make it at best."""
-    words, it = WORDS[bound.part], "what was traced" if bound.is_whole else "this step"
-    least_s = _at_best_s(bound)
-    said = words.bounds.format(it=it)
-    least = words.remedy.format(least=format_time(least_s))
-    return f"{said[0].upper()}{said[1:]}: {_busy(bound)}; {least}."
-
-
-def _at_best_s(bound: StepBound) -> float:
-    """A step without the part that bounds it, no shorter than what is left; without all waits where kernels do."""
-    parts_s = bound.parts_s
-    if bound.part == "kernels":
-        return parts_s["kernels"]
-    if bound.part in ("launches", "python") and bound.on_gpu:
-        return bound.step_s - sum(parts_s.get(part, 0.0) for part in ("launches", "python"))
-    return bound.step_s - parts_s[bound.part]
-
-
-def _busy(bound: StepBound) -> str:
-    step = format_time(bound.step_s)
-    if not bound.on_gpu:
-        return f"{format_time(bound.parts_s[bound.part])} of {step}"
-    computes = f"the GPU computes {format_time(bound.parts_s.get('kernels', 0.0))} of {step}"
-    if bound.part == "kernels":
-        return computes
-    part_s = sum(bound.parts_s.get(part, 0.0) for part in HOST) if bound.part in HOST else bound.parts_s[bound.part]
-    return f"{computes}, and waits for {'the host' if bound.part in HOST else 'them'} {format_time(part_s)}"
+def answer(bound: StepBound) -> str:
+    """What bounds a step."""
+    it = "what was traced" if bound.is_whole else "this step"
+    largest = next(((each.name, each.time_s) for each in bound.largest), ("nothing", 0.0))
+    return sentence(bound.parts_s, bound.step_s, largest, on_gpu=bound.on_gpu, it=it)
 
 
 def _where(trace: TraceFile, bound: StepBound) -> Table:

@@ -1,0 +1,188 @@
+"""What bounds a step, in one sentence: by how much, and how short the first remedy can make it at best.
+
+Whoever adds a part adds a row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from primbench.devices import Device
+from primbench.results.step_parts import OTHERS
+from primbench.results.step_sums import LAUNCHES, LOADING, PYTHON, QUEUING, UNEXPLAINED
+from primbench.units import format_percent, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from primbench.results.step_sums import Explained
+
+MUCH = 0.1  # of a step
+
+StepPart = Literal[
+    "kernels", "collectives", "copies", "operators", "launches", "waits", "data", "queue", "python", "unexplained"
+]
+"""kernels, collectives, copies: ran on the GPU. operators, collectives: on the host, of a step without a GPU. While
+nothing ran on the GPU, launches: the host was in operators or the driver's calls; waits: it had let the GPU run dry, as
+it waited for it; data: it waited for the data loader; queue: it waited for a CPU; python: it was in none of these.
+"""
+HOST: tuple[StepPart, ...] = ("launches", "waits", "python")
+"""What the GPU waits for that is the script's own."""
+
+
+_PARTS: Mapping[str, StepPart] = {
+    LAUNCHES: "launches", PYTHON: "python", LOADING: "data", QUEUING: "queue", UNEXPLAINED: "unexplained",
+}  # fmt: skip
+"""Rows of what is no part that computes."""
+
+
+class PartWords(NamedTuple):
+    """What there is to say of a part of a step."""
+
+    bounds: str
+    """What bounds a step of which it is the most."""
+    what: str
+    """What was going on."""
+    remedy: str
+    """What to do first; {least} stands for how short the step may become by it at best."""
+    study: str
+    """How to find out whether two places differ in it."""
+
+
+WORDS: Mapping[StepPart, PartWords] = {
+    "kernels": PartWords(
+        "the GPU's kernels bound {it}", "kernels ran",
+        "without any wait it would still take {least}: make the kernels faster",
+        "primbench capture SCRIPT.py -o step.toml",
+    ),
+    "collectives": PartWords(
+        "collectives that nothing hides bound {it}", "collectives ran, and no kernel beside them",
+        "begun earlier, or in larger pieces, beside kernels: {least} at best", "primbench allreduce --versus ARM",
+    ),
+    "copies": PartWords(
+        "copies between host and GPU bound {it}", "copies between host and GPU ran, and nothing beside them",
+        "from pinned memory, with non_blocking=True and on a stream of their own: {least} at best",
+        "primbench memcpy --versus ARM",
+    ),
+    "operators": PartWords(
+        "torch's operators bound {it}", "an operator of torch was under way",
+        "faster operators, or fewer: without them it would take {least}",
+        "primbench capture SCRIPT.py -o step.toml",
+    ),
+    "launches": PartWords(
+        "the host's operators and launches bound {it}", "nothing ran: the host was in operators and launches",
+        "as a CUDA graph, or compiled by torch.compile(mode='reduce-overhead'): {least} at best",
+        "primbench launch --versus ARM",
+    ),
+    "waits": PartWords(
+        "waits for the GPU bound {it}", "nothing ran: the host had waited for the GPU, as .item() does",
+        "without these waits, or every so many steps: {least} at best", "primbench launch --versus ARM",
+    ),
+    "data": PartWords(
+        "the data loader bounds {it}", "the data loader was waited for",
+        "by more workers (num_workers, prefetch_factor): {least} at best", "primbench loader --versus ARM",
+    ),
+    "queue": PartWords(
+        "waiting for a CPU bounds {it}", "its thread waited for a CPU",
+        "with CPUs of its own: {least} at best", "primbench launch --versus ARM",
+    ),
+    "python": PartWords(
+        "Python between operators bounds {it}", "nothing ran: the host was in Python, or idle",
+        "as a CUDA graph, or with fewer calls: {least} at best", "primbench launch --versus ARM",
+    ),
+}  # fmt: skip
+
+
+def bounding(parts_s: Mapping[StepPart, float], *, on_gpu: bool) -> StepPart | None:
+    """The GPU, or what it waits for most, where it waits for more than it computes; None where most is unexplained."""
+    of_host = {part: parts_s[part] for part in HOST if part in parts_s} if on_gpu else {}
+    groups = {part: time_s for part, time_s in parts_s.items() if part not in of_host}
+    if of_host:
+        groups[max(of_host, key=lambda part: of_host[part])] = sum(of_host.values())
+    most = max(groups, key=lambda part: groups[part], default=None)
+    return None if most == "unexplained" else most
+
+
+def sentence(
+    parts_s: Mapping[StepPart, float], step_s: float, largest: tuple[str, float], *, on_gpu: bool, it: str = "this step"
+) -> str:
+    """parts_s: they add up to step_s. largest: of what computes the name that takes most, and how long it does."""
+    part = bounding(parts_s, on_gpu=on_gpu)
+    if part is None:
+        return f"Most of {it} is unexplained: {format_time(parts_s.get('unexplained'))} of {format_time(step_s)}."
+    said, least = WORDS[part].bounds.format(it=it), format_time(_at_best_s(parts_s, step_s, part, on_gpu=on_gpu))
+    remedy = WORDS[part].remedy.format(least=least)
+    most = f", {largest[0]} most, for {format_time(largest[1])}" if part in ("kernels", "operators") else ""
+    return f"{said[0].upper()}{said[1:]}: {_busy(parts_s, step_s, part, on_gpu=on_gpu)}{most}; {remedy}."
+
+
+def _at_best_s(parts_s: Mapping[StepPart, float], step_s: float, part: StepPart, *, on_gpu: bool) -> float:
+    """A step without the part that bounds it, no shorter than what is left; without all waits where kernels do."""
+    if part == "kernels":
+        return parts_s[part]
+    both: tuple[StepPart, ...] = ("launches", "python") if on_gpu and part in ("launches", "python") else (part,)
+    return step_s - sum(parts_s.get(each, 0.0) for each in both)
+
+
+def _busy(parts_s: Mapping[StepPart, float], step_s: float, part: StepPart, *, on_gpu: bool) -> str:
+    if not on_gpu:
+        return f"{format_time(parts_s[part])} of {format_time(step_s)}"
+    computes = f"the GPU computes {format_time(parts_s.get('kernels', 0.0))} of {format_time(step_s)}"
+    if part == "kernels":
+        return computes
+    is_host = part in HOST
+    waits_s = sum(parts_s.get(each, 0.0) for each in (HOST if is_host else (part,)))
+    return f"{computes}, and waits for {'the host' if is_host else 'that'} {format_time(waits_s)}"
+
+
+def answer(steps: Sequence[tuple[str, Explained]]) -> str:
+    """Of each step what bounds it, as far as its time is known, with its title where there are several."""
+    return " ".join(_bounds(title, each, is_alone=len(steps) == 1) for title, each in steps)
+
+
+def _bounds(title: str, explained: Explained, *, is_alone: bool) -> str:
+    step_s, rest = explained.step_s, explained.unexplained_fraction
+    if explained.disturbed_s > MUCH * explained.known_s or not explained.rows or not step_s or rest is None:
+        return f"{title}: {_most(explained)}."
+    on_gpu = Device.parse(explained.device).is_gpu
+    said = sentence(parts_of(explained), step_s, _largest(explained), on_gpu=on_gpu)
+    left = f" {format_percent(rest)} is unexplained." if abs(rest) > MUCH else ""
+    return f"{'' if is_alone else f'{title}: '}{said}{left}"
+
+
+def _largest(explained: Explained) -> tuple[str, float]:
+    """Of what computes the name that takes most, of other operators the operator's."""
+    named = {row.name: row.seconds or 0.0 for row in explained.rows if row.name not in (*_PARTS, OTHERS)}
+    named |= explained.others
+    most = max(named, key=lambda name: named[name], default="nothing")
+    return most, named.get(most, 0.0)
+
+
+def parts_of(explained: Explained) -> dict[StepPart, float]:
+    """What its time is made of, as a sentence names it."""
+    computing: StepPart = "kernels" if Device.parse(explained.device).is_gpu else "operators"
+    found: dict[StepPart, float] = {}
+    for row in explained.rows:
+        part = _PARTS.get(row.name, computing)
+        found[part] = found.get(part, 0.0) + (row.seconds or 0.0)
+    return found
+
+
+def _most(explained: Explained) -> str:
+    """What there is to say where not all of it is known."""
+    if explained.disturbed_s > MUCH * explained.known_s:
+        return f"too busy to tell, as something disturbed calls of {format_time(explained.disturbed_s)} of its parts"
+    if not explained.rows or not explained.step_s:
+        return "its time is not known"
+    largest = max(explained.rows, key=lambda row: row.seconds or 0.0)
+    share = format_percent((largest.seconds or 0.0) / explained.step_s)
+    return f"{largest.name} takes {share} of {format_time(explained.step_s)}, {_unmeasured(explained)}"
+
+
+def _unmeasured(explained: Explained) -> str:
+    """How many calls were not, and what at most they and what is unexplained take."""
+    several = f"{sum(explained.unmeasured.values())} of its calls were not measured"
+    rest_s, step_s = explained.rest_s, explained.step_s
+    if rest_s is None or not step_s or rest_s < 0:
+        return several
+    return f"{several}: with what is unexplained, they take {format_percent(rest_s / step_s)}"
