@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from primbench.measurement import Measurement, Samples, Trace
 from primbench.measurement.readings import HostReading
 from primbench.report import explained as words
+from primbench.report.step_bound import answer
 from primbench.results.record import Record
 from primbench.results.step_parts import OTHERS, timed
 from primbench.results.step_sums import LAUNCHES, LOADING, NOT_MEASURED, PYTHON, QUEUING, UNEXPLAINED, explained
@@ -171,7 +172,7 @@ def test_parts_that_failed_leave_a_lower_bound_and_nothing_to_explain() -> None:
     assert "what was not measured and what is unexplained take 430 us together" in printed
     assert re.search(r"unexplained +<= 430 us +<= 82\.7%", printed)
     assert "3 calls not measured: relu: failed: a crash" in printed
-    assert words.answer([("A step", found)]).endswith(
+    assert answer([("A step", found)]).endswith(
         "gemm takes 7.7% of 520 us, 3 of its calls were not measured: with what is unexplained, they take 82.7%."
     )
 
@@ -201,7 +202,7 @@ def test_what_disturbed_the_step_and_its_parts_is_told() -> None:
     assert "! the step: it waited for a CPU during 40.0% of its time" in printed
     assert "! 3.00 ms of what parts take are of calls that something disturbed" in printed
     assert printed.startswith("TOO BUSY TO TELL in A step: of what its parts take, 3.00 ms is of calls that something")
-    assert "A step: too busy to tell" in words.answer([("A step", found)])
+    assert "A step: too busy to tell" in answer([("A step", found)])
 
 
 def test_a_cpu_that_is_slow_now_and_then_leaves_a_step_told() -> None:
