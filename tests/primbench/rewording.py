@@ -13,11 +13,11 @@ from __future__ import annotations
 import ast
 import contextlib
 import errno
+import functools
 import importlib.abc
 import importlib.util
 import io
 import json
-import lzma
 import random
 import re
 import shutil
@@ -54,12 +54,14 @@ QUOTED = frozenset(_OF_LINUX | _OF_NVML | _OF_FACTS | _OF_ARMS)
 _WORD = re.compile(r"%[-0-9.]*[a-z]|\{[^{}]*\}|\bE[A-Z]{2,}\b|[A-Za-z]+")
 
 
-def reworded(words: str, dice: random.Random) -> str:
+@functools.cache
+def reworded(words: str, seed: str) -> str:
     """With other letters, as many; what a format fills in and names of errno stay."""
+    dice = random.Random(seed)
 
     def other(found: re.Match[str]) -> str:
         is_kept = found[0][0] in "%{" or found[0] in errno.errorcode.values()
-        return found[0] if is_kept else "".join(dice.choice(string.ascii_letters) for _ in found[0])
+        return found[0] if is_kept else "".join(dice.choices(string.ascii_letters, k=len(found[0])))
 
     return _WORD.sub(other, words)
 
@@ -67,24 +69,21 @@ def reworded(words: str, dice: random.Random) -> str:
 def retold(document: Any, seed: str) -> Any:
     """A recorded document with other reasons for what is missing: another process wrote them."""
     if isinstance(document, list):
-        return [retold(each, seed) for each in document]
+        return [retold(each, seed) if isinstance(each, list | dict) else each for each in document]
     if not isinstance(document, dict):
         return document
     found = {key: retold(value, seed) for key, value in document.items()}
     if isinstance(missing := found.get("missing"), dict):
         found["missing"] = {
-            field: reworded(why, random.Random(f"{seed} {why}")) if isinstance(why, str) else why
-            for field, why in missing.items()
+            field: reworded(why, f"{seed} {why}") if isinstance(why, str) else why for field, why in missing.items()
         }
     return found
 
 
 def retell(file: Path, seed: str) -> None:
-    is_packed = file.suffix == ".xz"
-    with lzma.open(file, "rt") if is_packed else file.open() as lines:
-        documents = [retold(json.loads(line), seed) for line in lines]
-    with lzma.open(file, "wt", preset=0) if is_packed else file.open("w") as out:  # which takes a tenth of the time
-        out.writelines(f"{json.dumps(each)}\n" for each in documents)
+    lines = file.read_text().splitlines()
+    told = (json.dumps(retold(json.loads(line), seed)) if '"missing":{"' in line else line for line in lines)
+    file.write_text("".join(f"{line}\n" for line in told))
 
 
 def is_prose(words: str) -> bool:
@@ -100,16 +99,27 @@ class Rewording(ast.NodeTransformer):
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         if isinstance(node.value, str) and is_prose(node.value) and node.value not in self._names | QUOTED:
-            dice = random.Random(f"{self._where} {node.lineno} {node.col_offset} {node.end_col_offset} {node.value}")
-            return ast.copy_location(ast.Constant(reworded(node.value, dice)), node)
+            seed = f"{self._where} {node.lineno} {node.col_offset} {node.end_col_offset} {node.value}"
+            return ast.copy_location(ast.Constant(reworded(node.value, seed)), node)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Patterns are for the words of other programs."""
-        return node if ast.unparse(node.func).startswith("re.") else self.generic_visit(node)
+        return node if _first_name(node.func) == "re" else self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        return node if ast.unparse(node.value) == "Literal" else self.generic_visit(node)
+        return node if _is_literal(node) else self.generic_visit(node)
+
+
+def _first_name(node: ast.expr) -> str | None:
+    """Of what is written with dots, calls and indexes behind a name."""
+    while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _is_literal(node: ast.AST) -> bool:
+    return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "Literal"
 
 
 class Reworded(SourceFileLoader):
@@ -139,9 +149,9 @@ class Finder(importlib.abc.MetaPathFinder):
 def declared(root: Path) -> frozenset[str]:
     """The names with a space that any Literal has."""
     found = set[str]()
-    for file in root.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_bytes())):
-            if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Literal":
+    for source in (file.read_bytes() for file in root.rglob("*.py")):
+        for node in ast.walk(ast.parse(source)) if b"Literal[" in source else ():
+            if _is_literal(node):
                 found |= {str(each.value) for each in ast.walk(node) if isinstance(each, ast.Constant)}
     return frozenset(found)
 
@@ -160,6 +170,29 @@ def of_command(words: Sequence[str]) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
+def look_once_each() -> None:
+    """A file is read, and its places are compared, once for all commands that tell of it."""
+    from primbench.compare import pairs
+    from primbench.results import file
+
+    read, compare = file.read, pairs.compare
+    held: dict[Any, Any] = {}
+    found: dict[Any, Any] = {}
+
+    def read_once(path: Any, is_whole: Any = None) -> Any:
+        if is_whole is not None:
+            return read(path, is_whole)
+        return held[path] if path in held else held.setdefault(path, read(path))
+
+    def compare_once(results: Any, baseline: str | None = None) -> Any:
+        asked = id(results.header), len(results.records), baseline
+        if asked not in found:
+            found[asked] = results, compare(results, baseline)  # of results that live on, whose header nothing replaces
+        return found[asked][1]
+
+    file.read, pairs.compare = read_once, compare_once
+
+
 def examine_in_other_words(seed: str) -> None:
     """Each thing that doctor finds has words of its own: where a number in them is another, they all are."""
     from msgspec.structs import replace
@@ -167,7 +200,7 @@ def examine_in_other_words(seed: str) -> None:
     from primbench.doctor import table
 
     def told(finding: Any) -> Any:
-        return replace(finding, summary=reworded(finding.summary, random.Random(f"{seed} {finding.summary}")))
+        return replace(finding, summary=reworded(finding.summary, f"{seed} {finding.summary}"))
 
     usual = table.examine
     table.examine = lambda place: [told(each) for each in usual(place)]
@@ -225,6 +258,7 @@ def main() -> None:
         Reworded.names, Reworded.seed = declared(Path(spec.origin).parent), seed
         sys.meta_path.insert(0, Finder())
         examine_in_other_words(seed)
+    look_once_each()
     folder.with_suffix(".json").write_text(json.dumps(dict(outputs(folder)), indent=1))
 
 
