@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 import re
 import shlex
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -41,6 +43,10 @@ primitive = {only}
 [numa]
 bytes = "1MiB"
 rounds = 1
+[selftest]
+pairs = 3
+time-budget = "1h"
+json = "selftest.json"
 """
 """A user's own defaults, which leave the commands as they are written."""
 SCRIPT = """
@@ -93,6 +99,7 @@ def given(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
     """``given(page, backend, only)`` is in a folder with what the page's commands that are not run would have left."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PRIMBENCH_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def fleet(*nodes: str, again: tuple[str, ...]) -> None:
         for node in nodes:  # one by one and by hand
@@ -137,6 +144,17 @@ def test_a_command_without_a_mark_is_run_and_marks_are_few() -> None:
 def test_commands_are_run_word_for_word(page: str, given: Callable[..., None], invoke: Invoke) -> None:
     given(page, "numpy", ["launch"])
     run(page, invoke)
+    if page == "README.md":
+        check_selftest(json.loads(Path("selftest.json").read_text()))
+
+
+def check_selftest(found: dict[str, Any]) -> None:
+    """It says what this machine tells, by three pairs of real processes, however long these take."""
+    kept = json.loads(Path("cache/primbench/selftest.json").read_text())
+    assert kept.items() <= found.items()
+    assert {"launch", "memcpy", "gemm", "files", "startup"} == {each["primitive"] for each in kept["kinds"]}
+    assert 5 == len(kept["kinds"])
+    assert (3, 4) == (kept["pairs"], kept["relabellings"])
 
 
 @pytest.mark.wheel

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -139,24 +138,3 @@ def test_what_is_kept_stands_by_what_is_undecided_on_the_same_machine(
     assert [] == selftest.notes(swapped, other)
     selftest.place().write_text("{")
     assert [] == selftest.notes(swapped, environment)
-
-
-@pytest.mark.slow
-def test_the_command_says_what_this_machine_tells(
-    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Three pairs of real processes, however long these take."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    words = ("selftest", "--device", "cpu", "--backend", "numpy", "--pairs", 3, "--time-budget", "1h",
-             "--min-time", "1ms", "--max-time", "2ms")  # fmt: skip
-    result = invoke(*words, "--json", tmp_path / "found.json", "-q")
-    assert 0 == result.exit_code, result.output
-    found = json.loads((tmp_path / "found.json").read_text())
-    kept = json.loads((tmp_path / "primbench/selftest.json").read_text())
-    assert kept.items() <= found.items()
-    assert ["launch", "memcpy", "gemm", "files", "startup"] == sorted(
-        (each["primitive"] for each in kept["kinds"]),
-        key=["launch", "memcpy", "gemm", "files", "startup"].index,
-    )
-    assert (3, 4) == (kept["pairs"], kept["relabellings"])
-    assert result.stdout.startswith("A minute here tells ")
