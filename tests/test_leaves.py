@@ -1,4 +1,4 @@
-"""A leaf is imported by its own commands alone: a copy without one works, and its tests pass."""
+"""A leaf is imported by its own commands alone: a copy without the leaves works, and its tests pass."""
 
 from __future__ import annotations
 
@@ -78,23 +78,24 @@ def test_nothing_imports_a_leaf(leaf: str) -> None:
     assert {} == {name: found for name in others if (found := [*filter(is_own, imported_modules(name))])}
 
 
-def without(leaves: list[str], folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy without any of the leaves, none of which imports another, as the test above holds."""
+    folder = tmp_path_factory.mktemp("tree")
     shutil.copytree(ROOT / "primbench", folder / "primbench", ignore=shutil.ignore_patterns("reference", "docs"))
-    for path in (path for leaf in leaves for path in LEAVES[leaf]):
+    for path in (path for leaf in LEAVES.values() for path in leaf):
         there = folder / path
         shutil.rmtree(there) if there.is_dir() else there.unlink()
     return folder
 
 
-@pytest.mark.parametrize("leaf", LEAVES)
-def test_the_rest_works(leaf: str, tmp_path: Path) -> None:
-    python(without([leaf], tmp_path), "-c", WORKS)
+def test_the_rest_works(tree: Path) -> None:
+    python(tree, "-c", WORKS)
 
 
-def test_the_rest_passes_its_tests(tmp_path: Path) -> None:
-    """Without any of the leaves."""
+def test_the_rest_passes_its_tests(tree: Path) -> None:
     tests = [str(ROOT / "tests/primbench" / each) for each in REMAINING]
-    python(without([*LEAVES], tmp_path), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={ROOT}", *tests)
+    python(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={ROOT}", *tests)
 
 
 def python(tree: Path, *arguments: str) -> None:

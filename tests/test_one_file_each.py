@@ -334,8 +334,14 @@ def test_a_runtime_starts_the_workers_of_an_arm(tree: Path) -> None:
     assert "SESSION_OF_ITS_OWN is set (session)" in str(worker["environment"]["confinement"]["runtime"]["evidence"])
 
 
-def test_a_runtime_is_listed_by_its_rank_and_tried(tree: Path) -> None:
-    rows = re.findall(r"^([a-z]+) .* (yes|no)\b", python(tree, "-m", "primbench", "arms"), re.MULTILINE)
+@pytest.fixture(scope="module")
+def arms(tree: Path) -> str:
+    """What is said of runtimes, each of which is tried for it."""
+    return python(tree, "-m", "primbench", "arms")
+
+
+def test_a_runtime_is_listed_by_its_rank_and_tried(arms: str) -> None:
+    rows = re.findall(r"^([a-z]+) .* (yes|no)\b", arms, re.MULTILINE)
     assert [("host", "yes"), ("session", "yes")] == rows[:2]
 
 
@@ -358,7 +364,7 @@ def test_a_format_is_an_option_and_is_written(tree: Path, study: Path) -> None:
         shown = python(tree, "-m", "primbench", command, "--help-all")
         listed = re.findall(r"^  --(csv|tsv|markdown|json) ", shown, re.MULTILINE)
         assert ["csv", "tsv", "markdown", "json"] == listed
-    assert "values between tabs; - is" in " ".join(python(tree, "-m", "primbench", "show", "--help").split())
+        assert "values between tabs; - is" in " ".join(shown.split())
     columns, *rows = (
         line.split("\t") for line in python(tree, "-m", "primbench", "show", str(study), "--tsv", "-").splitlines()
     )
@@ -383,21 +389,18 @@ def test_a_command_is_listed_helped_completed_and_run(tree: Path) -> None:
     assert "plain,kind\n" == python(tree, "-c", completing)
 
 
-def test_a_setting_is_listed_completed_and_explained(tree: Path) -> None:
-    def completed(words: str) -> list[str]:
-        asked = f"from primbench.cli.completing import complete_arm; print(*complete_arm(None, None, {words!r}))"
-        return python(tree, "-c", asked).split()
-
-    assert "host:sealed=" in completed("host:se")
-    assert ["host:cpus=2,sealed=yes"] == completed("host:cpus=2,sealed=")
-    assert [] == completed("docker:sealed")
+def test_a_setting_is_listed_completed_and_explained(tree: Path, arms: str) -> None:
     asked = (
-        "import primbench.runtimes.table as table; "
+        "import primbench.runtimes.table as table; from primbench.cli.completing import complete_arm\n"
+        "for words in ('host:se', 'host:cpus=2,sealed=', 'docker:sealed'): print(*complete_arm(None, None, words))\n"
         "print(*(name for name in table.known() if 'sealed_off' in table.known()[name].settings))"
     )
-    assert {"host", "crun"} <= {*python(tree, "-c", asked).split()}
-    host = python(tree, "-m", "primbench", "arms").partition("\nsession")[0]
-    assert "sealed" in host
+    begun, valued, none, runtimes = (line.split() for line in python(tree, "-c", asked).splitlines())
+    assert "host:sealed=" in begun
+    assert ["host:cpus=2,sealed=yes"] == valued
+    assert [] == none
+    assert {"host", "crun"} <= {*runtimes}
+    assert "sealed" in arms.partition("\nsession")[0]
     page = python(tree, "-m", "primbench", "help", "settings")
     assert "| sealed | That no program gets more rights than it has. | sealed=yes | host, " in page
 
