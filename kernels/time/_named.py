@@ -7,9 +7,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from primbench.errors import InvalidField, UnsupportedCase
+from primbench.errors import InvalidField, UnsupportedCase, VerificationError
 from primbench.registry.sources import import_file
-from primbench.timing.function import on_host, with_inputs
+from primbench.timing.function import calls_it, on_host, with_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,5 +77,12 @@ def call_of(function: str, setup: str, arguments: str) -> Callable[[], Any]:
 
 @functools.cache
 def expected_of(like: str, setup: str, arguments: str) -> Array:
-    """What a function returns, on the host."""
-    return on_host(call_of(like, setup, arguments)())
+    """What a function returns, on the host, whatever is written later where it wrote it."""
+    return on_host(call_of(like, setup, arguments)()).copy()
+
+
+@functools.cache
+def refuse_borrowed(function: str, like: str, setup: str, arguments: str) -> None:
+    """Raises VerificationError where a function calls the one that its output is compared with."""
+    if function != like and calls_it(call_of(function, setup, arguments), loaded(like)):
+        raise VerificationError(f"it calls {split(like)[1]} itself, so that its output says nothing of its own work")

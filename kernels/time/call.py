@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from primbench.kernels.time._named import call_of, expected_of
+from primbench.kernels.time._named import call_of, expected_of, refuse_borrowed
 from primbench.problem import Step, kernel
 from primbench.timing.function import comparable
 
@@ -19,4 +19,6 @@ def call(backend: Any, problem: Function) -> Step:
     if not problem.like:
         return step
     expected_of(problem.like, problem.setup, problem.arguments)  # here, and not beside calls that are timed
-    return comparable(backend, step)
+    found = comparable(backend, step)
+    refuse_borrowed(problem.function, problem.like, problem.setup, problem.arguments)
+    return found

@@ -39,6 +39,7 @@ class Function(Problem, name="time"):
     setup: str = option("", "what makes the function's arguments, as FILE.py::FUNCTION")
     like: str = option("", "a function whose output this one's has to equal, as FILE.py::FUNCTION")
 
+    check_again = True  # as it may skip work that it did where it was checked
     example_sizes = ((),)  # nothing has a size
     example_fields = MappingProxyType({"function": f"{os.path.dirname(__file__)}/_example.py::add"})
 

@@ -30,7 +30,8 @@ from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.spec.study import IN_TURN, Study
 from primbench.timing.case import measure_on
-from primbench.timing.function import comparable, on_host, reference_of, with_inputs
+from primbench.timing.checking import refuse_kept
+from primbench.timing.function import arguments_of, comparable, on_host, reference_of, with_inputs
 from primbench.timing.sampling import garbage_kept
 from primbench.timing.verify import check_output
 from primbench.workers.protocol import Task
@@ -169,27 +170,33 @@ def versus(
     method = replace(method or replace(OF_A_ROUND, cache=_usual(cache).cache), unit="process")
     with _opened(output, device) as backend:
         place = _Place(backend.name, str(backend.device))
-        if check:
-            _check(backend, list(calls.values()), output)
+        check_all = _check_of(list(calls.values()), output) if check else lambda backend: None
+        check_all(backend)
         found = _results(backend, [*functions], method, rounds)
     with garbage_kept():
         for number in range(rounds):
             found.records.extend(_round(found, place, functions, setup, number))
+    with _opened(output, device) as backend:
+        check_all(backend)
     compared = compare(found)
     return replace(compared, notes=[*compared.notes, IN_ONE_PROCESS])
 
 
-def _check(backend: Backend, calls: Sequence[Callable[[], Any]], output: Any) -> None:
-    """Raises VerificationError where one returns something else. output: what it has to be."""
+def _check_of(calls: Sequence[Callable[[], Any]], output: Any) -> Callable[[Backend], None]:
+    """What raises VerificationError where one returns something else, now or later. output: what it has to be."""
     first = next(iter(output), None) if isinstance(output, tuple | list) else output
-    if hasattr(first, "dtype"):
-        reference = reference_of(on_host(output))
+    reference = reference_of(on_host(output)) if hasattr(first, "dtype") else None
+
+    def check(backend: Backend) -> None:
         for call in calls:
-            check_output(backend, _Called(), comparable(backend, call), reference)
-        return
-    for call in calls:
-        if (found := call()) != output:
-            raise VerificationError(f"wrong result: {found!r:.60}, and the first one returns {output!r:.60}")
+            if reference is not None:
+                step = comparable(backend, call)
+                check_output(backend, _Called(), step, reference)
+                refuse_kept(backend, step, arguments_of(call))
+            elif (found := call()) != output:
+                raise VerificationError(f"wrong result: {found!r:.60}, and the first one returns {output!r:.60}")
+
+    return check
 
 
 def _call(function: Callable[..., Any], setup: Callable[[], Any] | None) -> Callable[[], Any]:

@@ -62,6 +62,8 @@ class Description(NamedTuple):
     """How many calls may follow one ``undo``."""
     learnt: Callable[[], Learnt] | None = None
     """What gives ``Measurement.learnt``, once all else is timed."""
+    inputs: Sequence[Any] = ()
+    """Arrays that its calls are given, where those are not what the set-up was given."""
     touched_bytes: Callable[[], int] | None = None
     """What gives the bytes that the last call has touched, where the problem does not know what it writes."""
     is_process: bool = False

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from primbench.problem import description_of
 from primbench.registry import setup_of
-from primbench.timing.checking import OutputCheck
+from primbench.registry.sources import PACKAGE
+from primbench.timing.checking import OutputCheck, leave_behind, refuse_kept
 from primbench.timing.feasibility import check_affordable, check_memory
 from primbench.timing.inputs import elsewhere, set_up
 from primbench.timing.references import NOTHING_KNOWN, KnownOfCase
-from primbench.timing.sampling import Clock, Pace
+from primbench.timing.sampling import CLOCK, Clock, Pace, host_timed
+from primbench.timing.verify import poison
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +22,10 @@ if TYPE_CHECKING:
     from primbench.numa.pages import HostExtent
     from primbench.problem import Array, Exact, Problem, Reference, Setup, Step
     from primbench.spec.method import Method
+    from primbench.timing.calls import CallLoop
     from primbench.timing.phases import Phases
+
+LATE_CALLS = 3  # each of which finds the output of the one before poisoned, and so the memory that it may be given
 
 
 class Alone:
@@ -43,6 +49,8 @@ class Alone:
         self._inputs = inputs
         self._known = known
         self._kernel = kernel
+        self._is_checked_elsewhere = False
+        self._given: tuple[Any, ...] = ()
         self._check: OutputCheck | None = None
         self.missing = {"trace": "--trace was not given"}
 
@@ -72,7 +80,13 @@ class Alone:
         return self._inputs
 
     def set_up(self, inputs: Sequence[Array]) -> tuple[list[Step], list[HostExtent]]:
-        return set_up(self._backend, self._problem, inputs, self._method, self._setup())
+        setup = self._setup()
+
+        def noted(backend: Backend, problem: Problem, *arrays: Any) -> Step:
+            self._given = self._given or arrays
+            return setup(backend, problem, *arrays)
+
+        return set_up(self._backend, self._problem, inputs, self._method, noted)
 
     def elsewhere(self, inputs: Sequence[Array]) -> list[Step]:
         """More steps, on memory of their own, where that makes a difference."""
@@ -91,7 +105,8 @@ class Alone:
             self.missing |= {"verified": reason, "output": reason}
             return lambda: None
         checked = self._problem.check_inputs(self._rng, self._inputs)
-        if checked is not self._inputs:  # then checked by a step set up for these inputs
+        self._is_checked_elsewhere = checked is not self._inputs
+        if self._is_checked_elsewhere:  # then checked by a step set up for these inputs
             arrays = map(self._backend.put, checked)
             step, output = self._setup()(self._backend, self._problem, *arrays), None
         problem, rng, seed = self._problem, self._rng, self._method.seed
@@ -102,9 +117,36 @@ class Alone:
         self._check = OutputCheck(self._backend, problem, step, reference, known=self._known, seed=seed)
         return self._check.begin(output)
 
-    def check_again(self, step: Step) -> float | None:
-        """The error of a call after all that were timed, for problems that ask for it."""
-        return self._check.again(step) if self._check and self._problem.check_again else None
+    @property
+    def _is_brought(self) -> bool:
+        """Whether it is no kernel of primbench's own, which are known to compute what they give."""
+        return not self._setup().__module__.startswith(f"{PACKAGE}.")
+
+    def late_error(self, calls: CallLoop, step: Step) -> float | None:
+        """Of calls after all that were timed, made as these were; None where that is not asked for.
+
+        So it is for problems that ask for it, and for kernels that are brought. These, and a user's functions, are
+        called with NaN in their inputs in the end.
+        """
+        check, given = self._check, self._given if self._is_brought else description_of(step).inputs
+        if check is None or self._is_checked_elsewhere or not (self._is_brought or self._problem.check_again):
+            return None
+        if calls.are_processes:
+            return check.error_of_late(self._late(calls))
+        output, errors = self._late(calls), list[float]()
+        for _ in range(LATE_CALLS):
+            poison(self._backend, output)
+            leave_behind(output)
+            output = self._late(calls)
+            errors.append(check.error_of_late(output))
+        refuse_kept(self._backend, step, given)
+        return max(errors)
+
+    def _late(self, calls: CallLoop) -> Any:
+        outputs: list[Any] = []
+        host_timed(calls.keeping(outputs), 1, CLOCK)()
+        self._backend.synchronize()
+        return outputs.pop()
 
     def output(self) -> Output | None:
         """What calls gave; None where nothing was checked."""

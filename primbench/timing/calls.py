@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import starmap
+from typing import TYPE_CHECKING, Any
 
 from primbench.errors import VerificationError
-from primbench.problem import description_of
+from primbench.problem import described, description_of
 
 if TYPE_CHECKING:
     from primbench.problem import Step
@@ -42,6 +44,14 @@ class CallLoop:
     def of_one_set(self) -> CallLoop:
         """The same calls on the first input set alone."""
         return CallLoop(self._steps[:1])
+
+    def keeping(self, outputs: list[Any]) -> CallLoop:
+        """One call on the first input set, which leaves its output there.
+
+        It is made from where those are that are timed, with nothing of Python in between, so that it does as they do.
+        """
+        step = self._steps[0]
+        return CallLoop([described(partial(outputs.extend, starmap(step, [()])), **description_of(step)._asdict())])
 
     def prepare(self) -> None:
         """Do what is to be done before the next sample."""

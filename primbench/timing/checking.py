@@ -6,14 +6,15 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from primbench.errors import VerificationError
 from primbench.measurement.outputs import Output
 from primbench.problem import description_of
 from primbench.timing.digest import digest_of
 from primbench.timing.references import NOTHING_KNOWN, KnownOfCase
-from primbench.timing.verify import called_again, error_of, on_host, rewritten
+from primbench.timing.verify import called_again, error_of, on_host, overwrite, rewritten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from primbench.backends import Backend
     from primbench.problem import Array, Exact, Problem, Reference, Step
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 LONG_S = 0.05  # a call that takes longer is not repeated for nothing but to see whether it gives the same
 FIRST_CALLS, FIRST_S = 8, 0.01  # that are looked at in the first process of an arm, of short calls
 REPEATS_S = 0.2
+LEFT, LEFT_BYTES = 4, 2**26  # copies that are left in free memory, of an output of at most so many bytes
 MOST_REPEATS = 1000  # after which a call that gives another output once in 200 has done so again
 FEW_REPEATS = 20  # where all give the same
 
@@ -50,6 +52,7 @@ class OutputCheck:
         self._reference: Reference | Exact | None = None
         self._known = {each.digest: each.error for each in known.outputs}
         self._calls: Counter[str] = Counter()
+        self._others: list[Array] = []
         self._digest = ""
         self._error: float | None = None
 
@@ -74,9 +77,8 @@ class OutputCheck:
         self._repeat(output, call_s)
         return self._checked if self._error is not None else lambda: self._compare(host)
 
-    def again(self, step: Step) -> float:
-        """The error of a further call: that of the first one where it gives the same."""
-        output = rewritten(self._backend, step)
+    def error_of_late(self, output: Any) -> float:
+        """The error of a further call: that of the first one where it gave the same."""
         if self._seen(output) == self._digest:
             return self._checked()
         return error_of(on_host(self._backend, output), self._problem, self._of_problem())
@@ -90,7 +92,9 @@ class OutputCheck:
         return self._error
 
     def _compare(self, host: Array) -> float:
-        self._error = error_of(host, self._problem, self._of_problem())
+        found = [error_of(each, self._problem, self._of_problem()) for each in (host, *self._others)]
+        self._others.clear()
+        self._error = max(found)
         return self._error
 
     def _of_problem(self) -> Reference | Exact:
@@ -113,8 +117,19 @@ class OutputCheck:
         started, spent_s = time.perf_counter(), 0.0
         while not self._is_told(spent_s):
             output = called_again(self._backend, self._step, output)
-            self._seen(output)
+            self._compare_another(output)
             spent_s = time.perf_counter() - started
+
+    def _compare_another(self, output: Any) -> None:
+        """With the reference where no call gave the same: now, unless what it gave is compared beside further calls."""
+        known = {*self._known, *self._calls}
+        if self._seen(output) in known:
+            return
+        host = on_host(self._backend, output)
+        if self._error is None:
+            self._others.append(host)
+        else:
+            self._error = max(self._error, error_of(host, self._problem, self._of_problem()))
 
     def _is_told(self, spent_s: float) -> bool:
         count = self._calls.total()
@@ -123,3 +138,47 @@ class OutputCheck:
         if len(self._calls) == 1:
             return count > FEW_REPEATS if self._known else count >= FIRST_CALLS or spent_s > FIRST_S
         return min(self._calls.values()) > 1 or len(self._calls) > 2 or count > MOST_REPEATS
+
+
+def refuse_kept(backend: Backend, call: Callable[[], Any], inputs: Iterable[Any]) -> None:
+    """Raises VerificationError where calls give what they gave before though their inputs are NaN by now.
+
+    Such an output was kept, is known by heart, or was found in memory. A call that raises has looked at its inputs.
+    What these were is put back.
+    """
+    kept = [(each, _copied(each)) for each in map(_detached, inputs) if _is_of_numbers(each)]
+    if not kept:
+        return
+    before = digest_of(backend, call())
+    try:
+        for each, _ in kept:
+            overwrite(backend, each)
+        after = digest_of(backend, call())
+    except Exception:  # whatever a kernel makes of NaN
+        return
+    finally:
+        for each, copy in kept:
+            each[...] = copy
+    if after == before:
+        raise VerificationError("a call gives the same output once its inputs are NaN: it was kept, not computed")
+
+
+def leave_behind(output: Any) -> None:
+    """Leave what an output holds in free memory, which a call that asks for as much is given."""
+    if 0 < getattr(output, "nbytes", 0) <= LEFT_BYTES and (hasattr(output, "clone") or hasattr(output, "copy")):
+        _ = [_copied(output) for _ in range(LEFT)]
+
+
+def _is_of_numbers(array: Any) -> bool:
+    """Whether it can be NaN, and be written to."""
+    flags = getattr(array, "flags", None)
+    return "float" in str(getattr(array, "dtype", "")) and (flags is None or getattr(flags, "writeable", True))
+
+
+def _detached(array: Any) -> Any:
+    """Torch's, without what records for gradients."""
+    return array.detach() if hasattr(array, "detach") else array
+
+
+def _copied(array: Any) -> Any:
+    return array.clone() if hasattr(array, "clone") else array.copy()

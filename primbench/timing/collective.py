@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from primbench.numa.pages import HostExtent
     from primbench.problem import Array, Problem, Step
     from primbench.spec.method import Method
+    from primbench.timing.calls import CallLoop
     from primbench.timing.phases import Phases
     from primbench.timing.turns import GiveAway
 
@@ -157,7 +158,7 @@ class Together:
         error = self._error(step if checked is None else self._step(self._put(checked)))
         return lambda: error
 
-    def check_again(self, step: Step) -> float | None:
+    def late_error(self, calls: CallLoop, step: Step) -> float | None:
         """The error of a call after all that were timed; None where these are not what is checked."""
         return self._error(step) if self._method.check and self._checked() is None else None
 

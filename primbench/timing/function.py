@@ -9,8 +9,10 @@ from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from primbench.errors import UnsupportedCase
-from primbench.problem import Outputs, Reference
+from primbench.errors import UnsupportedCase, VerificationError
+from primbench.problem import Outputs, Reference, described
+from primbench.timing.digest import of_host
+from primbench.timing.verify import refuse_deferred
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 # Of the largest element, as torch.testing.assert_close and KernelBench have it, rounded up.
 TOLERANCES = MappingProxyType({"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2})
+_FRAMEWORKS = ("cupy", "torch")
 EXACT = 1e-300
 """Of the largest element: a share that no two that differ are within."""
 
@@ -81,12 +84,42 @@ def reference_of(output: Array) -> Reference:
 def comparable(backend: Any, call: Callable[[], Any]) -> Step:
     """The call, as what is compared with another's output; of several arrays with one more call around it, of 0.2 us.
 
-    Raises UnsupportedCase where an array is of another framework than the backend, NumPy's aside.
+    Raises UnsupportedCase where an array is of another framework than the backend, NumPy's aside, and VerificationError
+    where one is not plain, or the call changes its arguments: each would find what the one before has left.
     """
+    inputs = arguments_of(call)
+    before = [of_host(on_host(each)) for each in inputs]
     output = call()
-    arrays = tuple(output) if isinstance(output, tuple | list) else (output,)
+    is_several = isinstance(output, tuple | list)
+    arrays = tuple(output) if is_several else (output,)
+    _refuse_others(backend, arrays)
+    for each, digest in zip(inputs, before, strict=True):
+        if not any(each is array for array in arrays) and of_host(on_host(each)) != digest:
+            raise VerificationError("a call changes an argument that it does not return: the next one finds that")
+    return described((lambda: Outputs(backend, tuple(call()))) if is_several else call, inputs=inputs)
+
+
+def _refuse_others(backend: Any, arrays: tuple[Any, ...]) -> None:
+    """Raises as comparable() does of outputs."""
     for array in arrays:
         owner = type(array).__module__.partition(".")[0]
-        if owner not in ("numpy", backend.name):
+        if owner in _FRAMEWORKS and owner != backend.name:
             raise UnsupportedCase(f"an output of {owner}: measure it by --backend {owner}")
-    return (lambda: Outputs(backend, tuple(call()))) if isinstance(output, tuple | list) else call
+        refuse_deferred(array)
+
+
+def calls_it(call: Callable[[], Any], other: Callable[..., Any]) -> bool:
+    """Whether a function of Python is called where a call is made, of this thread."""
+    code, seen, before = getattr(other, "__code__", None), set[Any](), sys.getprofile()
+    sys.setprofile(lambda frame, event, of: seen.add(frame.f_code))
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return code in seen
+
+
+def arguments_of(call: Callable[[], Any]) -> list[Any]:
+    """Those that are arrays of real numbers, of what with_inputs() gives."""
+    given = getattr(call, "args", ())
+    return [each for each in given if hasattr(each, "dtype") and "complex" not in str(each.dtype)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from primbench.dtypes import poison_host
@@ -17,6 +19,16 @@ if TYPE_CHECKING:
 # Quiet NaN patterns begin above infinity's bits; tested as integers because NumPy's isnan is slow on ml_dtypes.
 _INFINITY_BITS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float8_e4m3fn": 0x7E}
 _BLOCK = 1 << 20
+# Classes of arrays whose elements are there, by the package that has them: a subclass may compute them once they are
+# looked at, when no clock runs any more.
+_PLAIN = MappingProxyType(
+    {
+        "cupy": ("ndarray",),
+        "numba": ("DeviceNDArray", "MappedNDArray", "FakeCUDAArray"),
+        "numpy": ("ndarray", "memmap"),
+        "torch": ("Tensor", "Parameter"),
+    }
+)
 
 
 def check_output(backend: Backend, problem: Problem, step: Step, reference: Reference | Exact) -> float:
@@ -63,17 +75,41 @@ def called_again(backend: Backend, step: Step, output: Any) -> Any:
 def poison(backend: Backend, output: Any) -> None:
     """Make an element that the next call leaves out show, in whichever of its forms the output is.
 
-    A copy to the host ends in host memory, one to another GPU where the backend does not reach."""
-    if is_host_array(output):
-        poison_host(output)
-    elif hasattr(output, "poison"):
+    A copy to the host ends in host memory, one to another GPU where the backend does not reach. Raises
+    VerificationError for what is no array, or may be none yet.
+    """
+    if hasattr(output, "poison"):
         output.poison()
     elif hasattr(output, "dtype"):
-        backend.poison(output)
+        refuse_deferred(output)
+        overwrite(backend, output)
     else:
         raise VerificationError(
             f"a call returned {' '.join(repr(output).split()):.60}, of type {type(output).__name__}: "
             "it is to return its output, an array"
+        )
+
+
+def overwrite(backend: Backend, array: Any) -> None:
+    """An array of the backend, or of the host, with NaN."""
+    if is_host_array(array):
+        poison_host(array)
+    else:
+        backend.poison(array)
+
+
+def refuse_deferred(array: Any) -> None:
+    """Raises VerificationError for an array that is of a class of its own, or has methods of its own."""
+    kind = type(array)
+    package = kind.__module__.partition(".")[0]
+    is_known = getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+    has_own = any(map(callable, getattr(array, "__dict__", {}).values()))
+    is_elsewhere = package == "torch" and array.device.type not in ("cpu", "cuda")
+    if not is_known or kind.__name__ not in _PLAIN.get(package, ()) or has_own or is_elsewhere:
+        own = " with methods of its own" if has_own else f" on {array.device}" if is_elsewhere else ""
+        raise VerificationError(
+            f"a call returned a {kind.__module__}.{kind.__qualname__}{own}, which may compute what it holds once that "
+            "is looked at: it is to return a plain array"
         )
 
 

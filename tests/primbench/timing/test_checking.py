@@ -62,7 +62,7 @@ def test_a_later_one_compares_digests_and_has_the_error_of_the_first() -> None:
     check = OutputCheck(BACKEND, PROBLEM, right_step(), not_asked_for, known=known("of another", RIGHT))
     assert 0.25 == check.begin()()
     assert {RIGHT: 1} == check.output().calls
-    assert 0.25 == check.again(right_step())
+    assert 0.25 == check.error_of_late(right_step()())
 
 
 def test_an_output_that_differs_is_compared_with_the_reference_and_repeated() -> None:
@@ -121,7 +121,7 @@ def test_a_wrong_output_after_all_were_timed_is_found_though_the_first_one_was_r
     check = OutputCheck(BACKEND, PROBLEM, right_step(), reference, known=known(RIGHT))
     check.begin()()
     with pytest.raises(VerificationError, match="wrong result"):
-        check.again(right_step(lambda call, output: output.fill(0)))
+        check.error_of_late(0 * right_step()())
 
 
 def test_calls_that_are_processes_or_take_long_are_not_repeated_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
