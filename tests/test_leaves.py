@@ -27,6 +27,7 @@ LEAVES = {
         "primbench/cli/capture.py",
         "primbench/cli/explain.py",
     ),
+    "history": ("primbench/history", "primbench/cli/history.py"),
     "fleet": ("primbench/fleet", *(f"primbench/cli/{name}.py" for name in ("fleet", "member", "links", "ways/fleet"))),
 }
 STUDY = ROOT / "tests/primbench/fixtures/single-samples.jsonl.xz"

@@ -43,20 +43,25 @@ class RunsOfBoot:
 
 
 def sessions_of(runs: Sequence[Results]) -> list[RunsOfBoot]:
+    return sessions_at([(each.header.environment.machine.boot_id, began(each.header.started_utc)) for each in runs])
+
+
+def sessions_at(runs: Sequence[tuple[str | None, datetime]]) -> list[RunsOfBoot]:
+    """runs: the id of the boot of each, None where it is not known, and when it began."""
     found: dict[str | None, list[RunsOfBoot]] = {}
-    for number, results in sorted(enumerate(runs), key=lambda each: _began(each[1])):
-        boot, began = results.header.environment.machine.boot_id, _began(results)
+    for number, (boot, time) in sorted(enumerate(runs), key=lambda each: each[1][1]):
         of_boot = found.setdefault(boot, [])
-        before = of_boot.pop() if of_boot and began - of_boot[-1].last <= GAP else None
-        first, others = (before.first, before.runs) if before else (began, frozenset[int]())
-        of_boot.append(RunsOfBoot(boot, first, began, others | {number}))
+        before = of_boot.pop() if of_boot and time - of_boot[-1].last <= GAP else None
+        first, others = (before.first, before.runs) if before else (time, frozenset[int]())
+        of_boot.append(RunsOfBoot(boot, first, time, others | {number}))
     return [session for of_boot in found.values() for session in of_boot]
 
 
-def _began(results: Results) -> datetime:
+def began(started_utc: str) -> datetime:
+    """As a file has it; the beginning of 1970 where it does not say."""
     try:
-        found = datetime.fromisoformat(results.header.started_utc)
-    except ValueError:  # a file that does not say
+        found = datetime.fromisoformat(started_utc)
+    except ValueError:
         return datetime.fromtimestamp(0, UTC)
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 

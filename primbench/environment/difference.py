@@ -72,16 +72,14 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def machine_changes(begun: Environment, now: Environment) -> list[Change]:
-    """In what another machine, kernel or setting shows, of a place that is gone on in; records of a file are of one.
+    """In what another machine, kernel or setting shows, of a place that is gone on in; records of a file are of one."""
+    found = difference(begun, now).machine.changes
+    return [each for each in found if each.kind == "differs" and not is_of_start(each)]
 
-    A kernel keeps some of the memory for itself, which is not the same after every start.
-    """
-    return [
-        each
-        for each in difference(begun, now).machine.changes
-        if each.kind == "differs"
-        and not (each.field == ("machine", "memory_bytes") and math.isclose(each.a, each.b, rel_tol=SAME_MEMORY))
-    ]
+
+def is_of_start(change: Change) -> bool:
+    """Whether it is the memory that a kernel keeps for itself, which is not the same after every start."""
+    return change.field == ("machine", "memory_bytes") and math.isclose(change.a, change.b, rel_tol=SAME_MEMORY)
 
 
 def difference(a: Environment, b: Environment, *, same_work: bool = True) -> Difference:

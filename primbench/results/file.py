@@ -148,6 +148,11 @@ def read_in_part(
     return results, None
 
 
+def read_header(path: str | os.PathLike[str]) -> Header:
+    """Its first line alone. Raises FileError where that is none of a results file."""
+    return _header(path, next(whole_lines(Path(path)), b""))
+
+
 def _header(path: str | os.PathLike[str], text: bytes) -> Header:
     if not text:
         raise FileError(f"{path}: not a primbench results file: it is empty")

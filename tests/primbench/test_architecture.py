@@ -33,7 +33,7 @@ compare
 causes
 experiments baselines
 report
-watching fleet decompose traces
+watching fleet decompose traces history
 cli pytesting
 """
 LINE = {package: number for number, line in enumerate(ORDER.splitlines()) for package in line.split()}
