@@ -235,7 +235,7 @@ def test_ranks_that_the_system_has_no_room_for_are_a_clear_error_and_leave_nothi
     with pytest.raises(WorkerError, match=r"rank 2 cannot be started: Too many open files: see .*ulimit"):
         LocalRanks(2, verbose=False)
     assert [-1, -1] == [end.fileno() for end in made[0]]
-    assert before == psutil.Process().children()
+    assert [] == [each for each in psutil.Process().children() if each not in before]
 
 
 def test_a_follower_that_dies_ends_the_run_with_the_table_and_the_reason(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 
@@ -18,14 +17,18 @@ def write(root: Path, pages: int) -> None:
     new.rename(root / "proc/vmstat")
 
 
-def test_files_that_are_read_again_meanwhile_are_counted(tmp_path: Path) -> None:
+def test_files_that_are_read_again_meanwhile_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sleep = time.sleep
+
+    def meanwhile(for_s: float) -> None:
+        write(tmp_path, 612)
+        sleep(for_s)
+
     write(tmp_path, 100)
     assert 0.0 == contention.collect(tmp_path).reread_bytes_per_s
-    later = threading.Timer(contention.LOOKED_FOR_S / 4, write, (tmp_path, 612))
-    later.start()
+    monkeypatch.setattr(time, "sleep", meanwhile)
     begun = time.monotonic()
     found = contention.collect(tmp_path).reread_bytes_per_s or 0.0
-    later.join()
     assert 512 * 4096 / (time.monotonic() - begun) <= found <= 512 * 65536 / contention.LOOKED_FOR_S
 
 

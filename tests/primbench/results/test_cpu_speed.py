@@ -126,7 +126,8 @@ def test_threads_that_are_asleep_are_not_looked_at_again() -> None:
     sleepers = [threading.Thread(target=is_over.wait, daemon=True) for _ in range(3)]
     for each in sleepers:
         each.start()
-    time.sleep(0.05)  # until they sleep
+    while not all(is_asleep(each) for each in sleepers):
+        time.sleep(0.01)
     before = open_files()
     queue = Queue()
     queue.watch()
@@ -137,6 +138,11 @@ def test_threads_that_are_asleep_are_not_looked_at_again() -> None:
     queue.close()
     assert queue.lap_s() is None
     assert before == open_files()
+
+
+def is_asleep(thread: threading.Thread) -> bool:
+    stat = Path(f"/proc/self/task/{thread.native_id}/stat").read_text()
+    return stat.rpartition(") ")[2].startswith("S")
 
 
 def open_files() -> int:
