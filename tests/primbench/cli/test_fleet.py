@@ -70,12 +70,12 @@ def test_each_node_has_a_file_and_the_first_one_prints(invoke: Callable[..., Res
 
 
 LAUNCHERS = {
-    "torchrun": {"RANK": "{0}", "WORLD_SIZE": "4", "LOCAL_RANK": "{0}", "LOCAL_WORLD_SIZE": "4",
+    "torchrun": {"RANK": "{0}", "WORLD_SIZE": "2", "LOCAL_RANK": "{0}", "LOCAL_WORLD_SIZE": "2",
                  "GROUP_WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "a"},
-    "srun": {"SLURM_PROCID": "{0}", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "{0}", "SLURM_STEP_NUM_NODES": "1",
+    "srun": {"SLURM_PROCID": "{0}", "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": "{0}", "SLURM_STEP_NUM_NODES": "1",
              "SLURM_STEP_NODELIST": "n0", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"},
-    "mpirun": {"OMPI_COMM_WORLD_RANK": "{0}", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "{0}",
-               "OMPI_COMM_WORLD_LOCAL_SIZE": "4", "PMIX_NAMESPACE": "b"},
+    "mpirun": {"OMPI_COMM_WORLD_RANK": "{0}", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "{0}",
+               "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "b"},
 }  # fmt: skip
 
 
@@ -83,27 +83,27 @@ LAUNCHERS = {
 def test_each_process_measures_its_own_gpu(
     invoke: Callable[..., Result], tmp_path: Path, built_stub: Callable[[Path], str], launcher: str
 ) -> None:
-    """NVML alone is a stand-in, which tells of four GPUs: what is measured is the CPU, as no GPU's device is here."""
+    """NVML alone is a stand-in, which tells of two GPUs: what is measured is the CPU, as no GPU's device is here."""
     stub = built_stub(Path(__file__).parents[1] / "fixtures" / "nvml_stub.c")
-    gpus = {"LD_PRELOAD": stub, "STUB_NAMES": "H,H,H,H", "SLURMD_NODENAME": "n0"}
+    gpus = {"LD_PRELOAD": stub, "STUB_NAMES": "H,H", "SLURMD_NODENAME": "n0"}
     processes = [
         subprocess.Popen(
             [sys.executable, "-P", "-m", "primbench", *map(str, TINY[:7]), *BRIEF, "--fleet", str(tmp_path)],
             env={**os.environ, **gpus, **{name: text.format(rank) for name, text in LAUNCHERS[launcher].items()}},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
-        for rank in range(4)
+        for rank in range(2)
     ]  # fmt: skip
     said = [each.communicate(timeout=120) for each in processes]
-    assert [0] * 4 == [each.returncode for each in processes], said
-    names = [f"n0-gpu{number}.jsonl" for number in range(4)]
+    assert [0] * 2 == [each.returncode for each in processes], said
+    names = [f"n0-gpu{number}.jsonl" for number in range(2)]
     assert names == sorted(path.name for path in tmp_path.glob("*.jsonl"))
     seen = [results_file.read(tmp_path / name).workers[0].environment.software.variables for name in names]
-    assert ["0", "1", "2", "3"] == [each["CUDA_VISIBLE_DEVICES"] for each in seen if each is not None]
+    assert ["0", "1"] == [each["CUDA_VISIBLE_DEVICES"] for each in seen if each is not None]
     found = json.loads(invoke("fleet", tmp_path, "--json", "-").stdout)
-    assert ([f"n0:gpu{number}" for number in range(4)], [], 0) == (found["nodes"], found["missing"], found["unnamed"])
+    assert ([f"n0:gpu{number}" for number in range(2)], [], 0) == (found["nodes"], found["missing"], found["unnamed"])
     told = invoke("fleet", tmp_path).stdout
-    assert "4 GPUs" in told
+    assert "2 GPUs" in told
     assert "CUDA_VISIBLE_DEVICES" not in told
 
 

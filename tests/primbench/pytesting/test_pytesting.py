@@ -49,19 +49,14 @@ def _loading() -> list[str]:
     return [] if "primbench.pytesting" in known else ["-p", "primbench.pytesting"]
 
 
-def test_times_are_in_a_table_at_the_end(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    done = run()
-    assert 0 == done.returncode, done.stdout
-    for name in ("test_sum[10]", "test_sum[100]", "test_two", "test_two #2"):
-        assert f"test_mine.py::{name}" in done.stdout
-    assert "test_without" not in done.stdout
-
-
-def test_a_run_is_saved_and_another_one_set_against_it(
+def test_times_are_in_a_table_at_the_end_and_a_run_is_saved_and_another_one_set_against_it(
     run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     done = run("--primbench-save", "mine")
     assert 0 == done.returncode, done.stdout
+    for name in ("test_sum[10]", "test_sum[100]", "test_two", "test_two #2"):
+        assert f"test_mine.py::{name}" in done.stdout
+    assert "test_without" not in done.stdout
     (path,) = (tmp_path / ".primbench/baselines/mine").glob("*.jsonl")
     kinds = [json.loads(line)["kind"] for line in path.read_text().splitlines()]
     assert ["header", "worker", *["record"] * 4] == kinds
