@@ -33,6 +33,7 @@ from primbench.timing.case import measure_on
 from primbench.timing.checking import refuse_kept
 from primbench.timing.function import arguments_of, comparable, on_host, reference_of, with_inputs
 from primbench.timing.sampling import garbage_kept
+from primbench.timing.unwaited import refuse_unwaited
 from primbench.timing.verify import check_output
 from primbench.workers.protocol import Task
 from primbench.workers.turns import take_turns
@@ -193,6 +194,7 @@ def _check_of(calls: Sequence[Callable[[], Any]], output: Any) -> Callable[[Back
                 step = comparable(backend, call)
                 check_output(backend, _Called(), step, reference)
                 refuse_kept(backend, step, arguments_of(call))
+                refuse_unwaited(backend, step)
             elif (found := call()) != output:
                 raise VerificationError(f"wrong result: {found!r:.60}, and the first one returns {output!r:.60}")
 

@@ -56,6 +56,12 @@ class GpuVendor(Protocol):
 
     def synchronize(self, stream: int) -> None: ...
 
+    def finish(self) -> None:
+        """Wait for all streams of the context."""
+
+    def l2_set_aside_bytes(self) -> int:
+        """How much of the cache is kept for what asks to stay there."""
+
     def free_memory_bytes(self) -> int: ...
 
     def l2_cache_bytes(self) -> int: ...

@@ -12,6 +12,7 @@ from primbench.timing.feasibility import check_affordable, check_memory
 from primbench.timing.inputs import elsewhere, set_up
 from primbench.timing.references import NOTHING_KNOWN, KnownOfCase
 from primbench.timing.sampling import CLOCK, Clock, Pace, host_timed
+from primbench.timing.unwaited import refuse_unwaited
 from primbench.timing.verify import poison
 
 if TYPE_CHECKING:
@@ -122,14 +123,18 @@ class Alone:
         """Whether it is no kernel of primbench's own, which are known to compute what they give."""
         return not self._setup().__module__.startswith(f"{PACKAGE}.")
 
-    def late_error(self, calls: CallLoop, step: Step) -> float | None:
+    def late_error(self, calls: CallLoop, step: Step, *, has_others: bool) -> float | None:
         """Of calls after all that were timed, made as these were; None where that is not asked for.
 
         So it is for problems that ask for it, and for kernels that are brought. These, and a user's functions, are
-        called with NaN in their inputs in the end.
+        called with NaN in their inputs in the end. has_others: which use the same GPU by now.
         """
+        if not (self._is_brought or self._problem.check_again):
+            return None
+        if not has_others and not calls.are_processes:
+            refuse_unwaited(self._backend, step, is_cold=self._method.cache == "cold")
         check, given = self._check, self._given if self._is_brought else description_of(step).inputs
-        if check is None or self._is_checked_elsewhere or not (self._is_brought or self._problem.check_again):
+        if check is None or self._is_checked_elsewhere:
             return None
         if calls.are_processes:
             return check.error_of_late(self._late(calls))

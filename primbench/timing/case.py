@@ -186,7 +186,8 @@ def _measured(
     host = since(turned, is_alone=isinstance(case, Alone))
     seen, why_no_pages = pages.pages_since(host_pages)
     phases.end("timing")
-    if error is not None and not method.dry_run and (late := case.late_error(calls, steps[0])) is not None:
+    late = None if method.dry_run else case.late_error(calls, steps[0], has_others=pace.has_others)
+    if error is not None and late is not None:
         error = max(error, late)
         phases.end("second check")
     over_time = until_now()

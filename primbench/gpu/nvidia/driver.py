@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ _STREAM_NON_BLOCKING = 1
 _CAPTURE_THREAD_LOCAL = 1
 _CAPTURE_ACTIVE = 1
 _EVENT_BLOCKING_SYNC = 1
+_LIMIT_PERSISTING_L2_CACHE_SIZE = 6  # CU_LIMIT_, of cuda.h
 MULTIPROCESSORS, _L2_CACHE_SIZE, _COMPUTE_CAPABILITY = 16, 38, (75, 76)  # CU_DEVICE_ATTRIBUTE_
 
 
@@ -67,6 +68,19 @@ def create_stream() -> int:
 
 def synchronize(stream: int) -> None:
     call("cuStreamSynchronize", c_void_p(stream))
+
+
+def finish() -> None:
+    """Wait for all streams of the current context."""
+    call("cuCtxSynchronize")
+
+
+def l2_set_aside_bytes() -> int:
+    """How much of the L2 cache the current context keeps for lines marked as persisting: 0 of a GPU that has none."""
+    kept = c_size_t()
+    with suppress(CudaError):  # below compute capability 8.0
+        call("cuCtxGetLimit", byref(kept), c_int(_LIMIT_PERSISTING_L2_CACHE_SIZE))
+    return kept.value
 
 
 def free_memory_bytes() -> int:

@@ -10,7 +10,9 @@ from primbench.gpu.nvidia.counters import since as since
 from primbench.gpu.nvidia.counters import start as start
 from primbench.gpu.nvidia.digest import sums as sums
 from primbench.gpu.nvidia.driver import Event as Event
+from primbench.gpu.nvidia.driver import finish as finish
 from primbench.gpu.nvidia.driver import free_memory_bytes as free_memory_bytes
 from primbench.gpu.nvidia.driver import l2_cache_bytes as l2_cache_bytes
+from primbench.gpu.nvidia.driver import l2_set_aside_bytes as l2_set_aside_bytes
 from primbench.gpu.nvidia.driver import synchronize as synchronize
 from primbench.gpu.nvidia.usage import usage as usage
