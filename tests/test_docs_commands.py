@@ -114,6 +114,9 @@ def given(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
             Path("study.jsonl").write_bytes(lzma.decompress(STUDY.read_bytes()))
             Path("study.jsonl").rename("operators.jsonl" if page == "own-model.md" else "study.jsonl")
             Path("train.py").write_text(SCRIPT)
+        if page == "faster.md":
+            (code,) = re.findall(r"^```python\n(.*?)^```$", PAGES[page], re.MULTILINE | re.DOTALL)
+            Path("mine.py").write_text(code)
         if page == "fleet.md":
             fleet("n1", "n2", "n3", again=("earlier",))
         if page == "which-node.md":

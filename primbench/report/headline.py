@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Literal
 
 from primbench.compare.shown import shown_interval, shown_ratio
 from primbench.report.cautions import single
@@ -14,7 +15,7 @@ from primbench.units import format_percent, percent_number
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.compare.comparison import CaseComparison, Comparison, Decided, Explanation
+    from primbench.compare.comparison import ArmComparison, CaseComparison, Comparison, Decided, Explanation
     from primbench.compare.ratio import Estimate, Verdict
     from primbench.report.document import Tone
     from primbench.spec.setting import Activity
@@ -51,7 +52,8 @@ def headline(comparison: Comparison) -> str:
         return _sentence([*_failing(comparison), *_refused(comparison), "nothing was compared"])
     if all(found.is_single for _, _, found in compared) and not comparison.deviations:
         return single(comparison)
-    worse = [*_slower(compared), *_failing(comparison), *_deviating(comparison)]
+    moved = [*_moved(compared, "slower"), *_moved([each for each in compared if _is_wanted(each[0])], "faster")]
+    worse = [*moved, *_failing(comparison), *_deviating(comparison)]
     rest = [*_others(comparison), *_refused(comparison), *_lacking(comparison), *_undecided(compared, comparison)]
     return _sentence([*(worse or [_nothing_slower(comparison)]), *rest, *_missing(comparison)])
 
@@ -74,17 +76,22 @@ def _sentence(clauses: Sequence[str]) -> str:
     return f"{joined[0].upper()}{joined[1:]}."
 
 
-def _slower(compared: Sequence[Decided]) -> Iterator[str]:
+def _is_wanted(arm: ArmComparison) -> bool:
+    """Whether being faster is what one wants to know of it: it is not a place, but what is measured."""
+    return arm.effect == "case effect"
+
+
+def _moved(compared: Sequence[Decided], verdict: Literal["slower", "faster"]) -> Iterator[str]:
     """A clause for each arm in which something is."""
     arms: dict[str, list[tuple[CaseComparison, Estimate]]] = {}
     of = {arm.name: len(arm.cases) for arm, _, _ in compared}
     for arm, case, found in compared:
-        if case.verdict == "slower":
+        if case.verdict == verdict:
             arms.setdefault(arm.name, []).append((case, found))
-    for name, slower in arms.items():
-        worst, by = max(slower, key=lambda each: each[1].ratio)
-        what = _what([case for case, _ in slower], of[name])
-        yield f"slower in {name}: {what} {_by(by)} in {name_of(worst.case)}{_why(worst.explanation)}"
+    for name, moved in arms.items():
+        most, by = max(moved, key=lambda each: abs(math.log(each[1].ratio)))
+        what = _what([case for case, _ in moved], of[name])
+        yield f"{verdict} in {name}: {what} {_by(by)} in {name_of(most.case)}{_why(most.explanation)}"
 
 
 def _why(explanation: Explanation | None) -> str:
@@ -107,11 +114,14 @@ def _what(cases: Sequence[CaseComparison], of: int) -> str:
 
 
 def _by(found: Estimate) -> str:
-    """How much longer it takes: "12.0% [9.0, 15.0]", or of a multiple "2.10 [1.90, 2.30] times as long"."""
+    """How much longer or shorter it takes: "12.0% [9.0, 15.0]", or of a multiple "a factor of 2.10 [1.90, 2.30]"."""
     low, high = found.interval or (found.ratio, found.ratio)
     if found.ratio >= DOUBLE:
         return f"a factor of {shown_ratio(found.ratio)} {shown_interval((low, high))}"
-    return f"{format_percent(found.ratio - 1)} [{percent_number(low - 1)}, {percent_number(high - 1)}]"
+    if found.ratio <= 1 / DOUBLE:
+        return f"a factor of {shown_ratio(1 / found.ratio)} {shown_interval((1 / high, 1 / low))}"
+    low, high = sorted((abs(low - 1), abs(high - 1)))
+    return f"{format_percent(abs(found.ratio - 1))} [{percent_number(low)}, {percent_number(high)}]"
 
 
 def _failing(comparison: Comparison) -> Iterator[str]:
@@ -169,9 +179,10 @@ def _cases(count: int) -> str:
 
 
 def _others(comparison: Comparison) -> Iterator[str]:
-    """How many cases have verdicts that are worth a word beside."""
+    """How many cases have verdicts that are worth a word beside, and that no clause tells of."""
+    told = [case for arm in comparison.all_arms if _is_wanted(arm) for case in arm.cases if case.verdict == "faster"]
     for verdict, words in BESIDE.items():
-        count = sum(case.verdict == verdict for case in comparison.cases)
+        count = sum(case.verdict == verdict and case not in told for case in comparison.cases)
         if count:
             yield f"{count} of {_cases(len(comparison.cases))} {words}"
 

@@ -352,13 +352,15 @@ def test_versus_another_function_is_told_by_its_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("def f():\n    sum(range(100))\n\ndef g():\n    sum(range(10000))\n")
-    versus = ("--versus", "mine.py::g", "--pairs", 3, "--device", "cpu", "--backend", "numpy")
-    done = invoke("time", "mine.py::f", *versus, *QUICK)
-    assert "Slower in mine.py::g: time, by a factor of" in done.stdout, done.stderr
+    how = ("--pairs", 3, "--device", "cpu", "--backend", "numpy", *QUICK)
+    done = invoke("time", "mine.py::f", "--versus", "mine.py::g", *how)
+    assert done.stdout.startswith("Slower in mine.py::g: time, by a factor of"), done.stderr
     assert (
         f"a difference is that of what is measured: function=mine.py::g in place of {tmp_path}/mine.py::f"
         in done.stdout
     )
+    done = invoke("time", "mine.py::g", "--versus", "mine.py::f", *how)
+    assert done.stdout.startswith("Faster in mine.py::f: time, by a factor of"), done.stderr
 
 
 OF_ITS_LIBRARY = """\
