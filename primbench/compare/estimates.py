@@ -281,7 +281,7 @@ def waited(side: Side, key: bytes) -> Waited | None:
     """Share of its time that a case waited for CPUs, the median of its records; None where no record tells."""
     shares = []
     for record in side.cases[key]:
-        host = record.measurement.host if record.measurement else None
+        host = found.host if (found := record.measurement) else None
         worker = side.workers.get(record.worker) if record.worker is not None else None
         if host is not None and host.waited_s is not None and host.duration_s:
             cpus = len(worker.placement.cpus) if worker else None

@@ -29,13 +29,13 @@ class CaseNumbers:
     """Of the records of all processes that ran the case."""
 
     def __init__(self, records: Sequence[Record]) -> None:
-        measured = [each.measurement for each in records if each.measurement]
-        self.took_turns = bool(measured) and all(each.turns for each in measured)
+        measured = [(each, found) for each in records if (found := each.measurement)]
+        self.took_turns = bool(measured) and all(found.turns for _, found in measured)
         """Whether all that was measured was measured in turn with other sides."""
         by_process: dict[int, list[Measurement]] = {}
-        for record in records:
-            if record.status == "ok" and record.measurement:
-                by_process.setdefault(record.case.process, []).append(record.measurement)
+        for record, found in measured:
+            if record.status == "ok":
+                by_process.setdefault(record.case.process, []).append(found)
         self._sampled = {process: _sampled(found) for process, found in by_process.items()}
 
     @cached_property

@@ -71,7 +71,7 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def alone(self) -> Samples:
         """Without the loops beside them."""
-        return replace(self, loops_s=[], queued_s=[])
+        return replace(self, loops_s=[], queued_s=[]) if self.loops_s else self
 
     def __repr__(self) -> str:
         """The median, without the samples."""
@@ -190,8 +190,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def times_alone(self) -> Measurement:
         """Without what was read of the place meanwhile, and what else took time."""
-        every = {name: getattr(self, name) for name in self.__struct_fields__}
-        times = {name: found.alone() for name, found in every.items() if isinstance(found, Samples)}
+        times = {name: found.alone() for name in _TIMES if (found := getattr(self, name))}
         others = {name: found.alone() for name, found in self.others.items()}
         return replace(self, **times, others=others, phases_s={}, gpu=None, host=None)
 
@@ -289,6 +288,9 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Metric -> its samples, of those that were taken."""
         every = {name: getattr(self, name) for name in (*self.__struct_fields__, "busy_s")} | self.others
         return {name: found for name, found in every.items() if isinstance(found, Samples)}
+
+
+_TIMES = [name for name in Measurement.__struct_fields__ if Measurement.__annotations__[name] == "Samples | None"]
 
 
 def _rate(count: int | None, samples: Samples | None) -> float | None:

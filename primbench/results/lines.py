@@ -108,13 +108,15 @@ class _Measurements:
 
     def at(self, begin: int, end: int) -> Measurement | None:
         """Of the record in these bytes of the file. Raises FileError."""
-        if begin not in self._held:
+        try:
+            return self._held[begin]
+        except KeyError:
             self._held_bytes += end - begin
-            if self._held_bytes > HELD_BYTES:
-                self._held.clear()
-                self._held_bytes = end - begin
-            self._held[begin] = self._decoded(begin, end)
-        return self._held[begin]
+        if self._held_bytes > HELD_BYTES:
+            self._held.clear()
+            self._held_bytes = end - begin
+        found = self._held[begin] = self._decoded(begin, end)
+        return found
 
     def _decoded(self, begin: int, end: int) -> Measurement | None:
         text = os.pread(self._file, end - begin, begin)
