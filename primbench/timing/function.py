@@ -110,13 +110,13 @@ def _refuse_others(backend: Any, arrays: tuple[Any, ...]) -> None:
 
 def calls_it(call: Callable[[], Any], other: Callable[..., Any]) -> bool:
     """Whether a function of Python is called where a call is made, of this thread."""
-    code, seen, before = getattr(other, "__code__", None), set[Any](), sys.getprofile()
-    sys.setprofile(lambda frame, event, of: seen.add(frame.f_code))
+    code, seen, before = getattr(other, "__code__", None), set[int](), sys.getprofile()
+    sys.setprofile(lambda frame, event, of: seen.add(id(frame.f_code)))  # two of the same words are equal
     try:
         call()
     finally:
         sys.setprofile(before)
-    return code in seen
+    return id(code) in seen
 
 
 def arguments_of(call: Callable[[], Any]) -> list[Any]:
