@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -26,18 +26,19 @@ ASKING_FOR_ONE = {"build", "problem_class", "setup_of", "backends_of", "choose",
 
 def names_in(tree: ast.AST, known: set[str]) -> Iterator[str]:
     """Where a string is a primitive's name. One that is also another word is, where a primitive is asked for."""
-    attributes = {id(word) for call in calls(tree, {"hasattr", "getattr"}) for word in call.args}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and node.value in known - WORDS and id(node) not in attributes:
+    nodes, alone, among_others = [*ast.walk(tree)], known - WORDS, known & WORDS
+    attributes = {id(word) for call in calls(nodes, {"hasattr", "getattr"}) for word in call.args}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and node.value in alone and id(node) not in attributes:
             yield f"line {node.lineno}: {node.value!r}"
-        elif isinstance(node, ast.Compare) and ast.unparse(node.left).endswith("primitive"):
-            yield from (f"line {word.lineno}: {word.value!r}" for word in words_in(node, known & WORDS))
-    for call in calls(tree, ASKING_FOR_ONE):
-        yield from (f"line {word.lineno}: {word.value!r}" for word in words_in(call, known & WORDS))
+        elif isinstance(node, ast.Compare) and called(node.left).endswith("primitive"):
+            yield from (f"line {word.lineno}: {word.value!r}" for word in words_in(node, among_others))
+    for call in calls(nodes, ASKING_FOR_ONE):
+        yield from (f"line {word.lineno}: {word.value!r}" for word in words_in(call, among_others))
 
 
-def calls(tree: ast.AST, names: set[str]) -> Iterator[ast.Call]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.Call) and called(node.func) in names)
+def calls(nodes: Iterable[ast.AST], names: set[str]) -> Iterator[ast.Call]:
+    return (node for node in nodes if isinstance(node, ast.Call) and called(node.func) in names)
 
 
 def called(function: ast.expr) -> str:
@@ -116,8 +117,8 @@ def taken_apart(tree: ast.AST) -> Iterator[str]:
             yield f"line {getattr(node, 'lineno', 0)}: {ast.unparse(node)}"
 
 
-def is_device(node: ast.AST) -> bool:
-    return ast.unparse(node).rpartition(".")[2] in ("device", "place")
+def is_device(node: ast.expr) -> bool:
+    return called(node) in ("device", "place")
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_a_file_may_be_named_behind_the_command(file: Path, named: tuple[str, ..
 
 def test_a_study_of_ones_own_primitive(file: Path, tmp_path: Path) -> None:
     output = tmp_path / "study.jsonl"
-    where = ("study", "--kernels", file, "--arm", "host", "--self", "--pairs", "2", "--fail-on", "never")
+    where = ("study", "--kernels", file, "--arm", "host", "--self", "--pairs", "1", "--fail-on", "never")
     done = primbench(*where, "--primitive", "halve -n 100,200", "--primitive", "chase", *QUICK, "-q", "-o", output)
     assert (0, "") == (done.returncode, done.stderr)
     cases = [record.case for record in results_file.read(output).records if record.case.primitive == "halve"]
