@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from primbench.backends._triton import launched, need_triton
+from primbench.backends._packages import launched
+from primbench.backends._triton import need_triton
 from primbench.backends.torch import compiled
 from primbench.errors import UnsupportedCase
 from primbench.problem import Step, described, kernel
@@ -49,7 +50,7 @@ def triton_elementwise(backend: Any, problem: Elementwise, *inputs: Any) -> Step
 
     gate, up = inputs
     y = backend.empty((problem.elements,), problem.dtype)
-    return launched(lambda: swiglu(gate, up, y))
+    return launched("triton", lambda: swiglu(gate, up, y))
 
 
 def _forward(op: str, y: Any, inputs: tuple[Any, ...]) -> Step:

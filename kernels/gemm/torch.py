@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from primbench.backends._triton import is_interpreted, launched, need_triton
+from primbench.backends._packages import launched
+from primbench.backends._triton import is_interpreted, need_triton
 from primbench.errors import UnsupportedCase
 from primbench.kernels.gemm.problem import Gemm, oriented
 from primbench.problem import Step, kernel
@@ -44,7 +45,7 @@ def triton_gemm(backend: Any, problem: Gemm, a: Any, b: Any, *_: Any) -> Step:
 
     a, b = oriented(problem, a, b)
     c = backend.empty((problem.m, problem.n), problem.out_dtype)
-    return launched(lambda: product(a, b, c, problem.math_mode), tiled)
+    return launched("triton", lambda: product(a, b, c, problem.math_mode), lambda: f"triton, {tiled.best_config}")
 
 
 def set_precision(torch: Any, problem: Gemm, *, on_gpu: bool) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from primbench.backends._triton import launched, need_short_rows, need_triton
+from primbench.backends._packages import launched
+from primbench.backends._triton import need_short_rows, need_triton
 from primbench.backends.torch import compiled
 from primbench.errors import UnsupportedCase
 from primbench.kernels.norm._operands import EPSILON, MOMENTUM, named_inputs
@@ -65,7 +66,7 @@ def triton_norm(backend: Any, problem: Norm, *inputs: Any) -> Step:
 
     named, y = named_inputs(problem, inputs), backend.empty(problem.shape, problem.dtype)
     x, weight, bias = named["x"], named["weight"], named["bias"]
-    return launched(lambda: norm(x, weight, bias, y, EPSILON))
+    return launched("triton", lambda: norm(x, weight, bias, y, EPSILON))
 
 
 def as_nchw(problem: Norm, array: Any) -> Any:

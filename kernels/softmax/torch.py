@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from primbench.backends._triton import launched, need_short_rows, need_triton
+from primbench.backends._packages import launched
+from primbench.backends._triton import need_short_rows, need_triton
 from primbench.backends.torch import compiled
 from primbench.errors import UnsupportedCase
 from primbench.kernels.softmax.problem import named_inputs
@@ -53,4 +54,4 @@ def triton_softmax(backend: Any, problem: Softmax, *inputs: Any) -> Step:
 
     (x,) = inputs
     y = backend.empty(problem.output_shape, problem.dtype)
-    return launched(lambda: softmax(x, y, logarithm=problem.kind == "log_softmax"))
+    return launched("triton", lambda: softmax(x, y, logarithm=problem.kind == "log_softmax"))

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from primbench.errors import KernelUnavailable, UnsupportedCase
-from primbench.problem import described
-from primbench.system.said import in_short
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from primbench.backends import Backend
-    from primbench.problem import Step
 
 LONGEST_ROW = 131_072
 """Elements that a program holds, twice what fits in registers: a vocabulary of 128,256 words is less."""
@@ -42,16 +37,3 @@ def need_short_rows(elements: int) -> None:
 def warps_of(elements: int) -> int:
     """Of a program that holds a row of so many: 16 elements a thread, 1 to 32 warps."""
     return max(1, min(32, elements // 512))
-
-
-def launched(call: Callable[[], Any], tuned: Any = None) -> Step:
-    """The call, once made, which compiles and tunes its kernel. tuned: the kernel, where configurations were tried.
-
-    Raises UnsupportedCase where it cannot be compiled, or launched.
-    """
-    try:
-        call()
-    except Exception as error:  # of its compiler, of ptxas, of the driver
-        said = " ".join(str(error).split())
-        raise UnsupportedCase(f"triton: {type(error).__name__}: {in_short(said)}") from error
-    return described(call, algorithm=f"Triton, {tuned.best_config}" if tuned else "Triton")

@@ -259,3 +259,25 @@ def test_a_pipe_is_no_file_of_kernels_and_not_waited_for(tmp_path: Path) -> None
     os.mkfifo(tmp_path / "own.py")
     with pytest.raises(FileError, match=r"--kernels .*/own\.py: no regular file"):
         registry.add_file(str(tmp_path / "own.py"))
+
+
+TOY = """
+from primbench import kernel
+@kernel("softmax", "numpy", name="toy")
+def toy(backend, problem, x):
+    import numpy as np
+    def step():
+        powers = np.exp(x)
+        return powers / powers.sum(axis=1, keepdims=True)
+    return step
+"""
+
+
+def test_an_installed_package_adds_a_kernel_by_name(tmp_path: Path) -> None:
+    install(tmp_path, TOY)
+    sizes = ("softmax", "--rows", "8", "--classes", "8", "--backend", "numpy", "--kernel", "all")
+    found = primbench(*sizes, *QUICK, "-q", PYTHONPATH=str(tmp_path))
+    assert (0, "") == (found.returncode, found.stderr)
+    assert [["-", "ok"], ["toy", "ok"]] == [
+        [each for each in row.split() if each in ("-", "toy", "ok")] for row in found.stdout.splitlines()[2:4]
+    ]
