@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
@@ -17,7 +17,6 @@ from primbench.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import datetime
 
     from primbench.history.changes import Coincidence, SeriesHistory, TimeChange
     from primbench.history.files import FilesRead
@@ -120,16 +119,17 @@ def _notes(histories: Sequence[SeriesHistory], read: FilesRead) -> Iterator[Note
 
 def _comings(histories: Sequence[SeriesHistory]) -> Iterator[str]:
     """Series that end before the last run of their machine, or begin after its first one: a case may be renamed."""
-    ends = Counter[str]()
+    first, last = dict[str, datetime](), dict[str, datetime]()
     for each in histories:
         points, machine = each.series.points, each.series.machine
-        of_machine = [other.series.points for other in histories if other.series.machine == machine]
-        ends["ended"] += points[-1].time < max(other[-1].time for other in of_machine)
-        ends["begun"] += points[0].time > min(other[0].time for other in of_machine)
-    if ends["ended"]:
-        yield f"{ends['ended']} series have no point in the last run of their machine: a renamed case is another series"
-    if ends["begun"]:
-        yield f"{ends['begun']} series begin after the first run of their machine"
+        first[machine] = min(first.get(machine, points[0].time), points[0].time)
+        last[machine] = max(last.get(machine, points[-1].time), points[-1].time)
+    ended = sum(each.series.points[-1].time < last[each.series.machine] for each in histories)
+    begun = sum(each.series.points[0].time > first[each.series.machine] for each in histories)
+    if ended:
+        yield f"{ended} series have no point in the last run of their machine: a renamed case is another series"
+    if begun:
+        yield f"{begun} series begin after the first run of their machine"
 
 
 def _trends(histories: Sequence[SeriesHistory]) -> Iterator[Section]:

@@ -228,6 +228,14 @@ def test_a_study_has_a_series_an_arm(told: Callable[..., dict[str, Any]], tmp_pa
     assert len({name.rpartition(" in ")[2] for name in names}) > 1
 
 
+def test_words_of_files_steer_no_terminal(invoke: Invoke, tmp_path: Path) -> None:
+    write_days(tmp_path, labels=lambda day: {"co\x1b[2Jmmit": "\x1b]0;x\x07<b>"})
+    done = invoke("history", tmp_path, "--report", tmp_path / "page.html")
+    assert "slower since" in done.stdout
+    assert "\x1b" not in done.stdout
+    check((tmp_path / "page.html").read_text())
+
+
 def test_a_clock_that_fell_with_it_is_told(told: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     write_days(tmp_path, step=1.2)
     for day in range(24):
