@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InPlace:
-    """A buffer that a call reduces in place, as the output of a step.
-
-    poison: fills it with the inputs again, so that an element which the next call leaves out is no sum.
-    """
+    """A buffer that a call reduces in place, as the output of a step."""
 
     poison: Callable[[], object]
+    """Fills it with the inputs again, so that an element which the next call leaves out is no sum."""
     get: Callable[[], Array]
+    """Copies it to the host."""

@@ -64,11 +64,14 @@ def rounds(size: int) -> int:
 
 @dataclass(frozen=True)
 class Shared:
-    """buffers: int8, one a rank; summed: int8, as long as each of them. All start on pages of their own."""
+    """Memory that all ranks see. Arrays start on pages of their own."""
 
     barrier: Barrier
+    """Where ranks wait for each other."""
     buffers: list[Array]
+    """int8, one a rank."""
     summed: Array
+    """int8, as long as each of the buffers."""
 
 
 def share(group: Group, size_bytes: int) -> Shared:

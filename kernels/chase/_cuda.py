@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class End:
-    """Where the chain ends, as the output of a step. first: the address of its beginning.
-
-    held: what the calls of the step know by plain handles.
-    """
+    """Where the chain ends, as the output of a step."""
 
     memory: DeviceMemory
     first: int
+    """The address of its beginning."""
     held: tuple[Any, ...]
+    """What the calls of the step know by plain handles, and must live as long as it."""
 
     def poison(self) -> None:
         self.memory.poison()

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Buffers:
-    """Arrays of the backend, views of one where the operation is in place. As the output of a step, what is received.
-
-    x: what the rank brings.
-    """
+    """Arrays of the backend, views of one where the operation is in place; as a step's output: what is received."""
 
     backend: Any
     x: Any
+    """What the rank brings."""
     sent: Any
+    """What a call sends, which has x in it before."""
     received: Any
+    """What a call receives."""
 
     def fill(self) -> None:
         self.sent[...] = self.x

@@ -37,14 +37,18 @@ class Axis:
 
 @dataclass(frozen=True)
 class Geometry:
-    """n images of c channels, k filters; axes: down and across the image. Fields as those of Conv."""
+    """Sizes of a convolution; fields as those of Conv."""
 
     direction: str
     n: int
+    """Images."""
     c: int
+    """Channels of an image."""
     k: int
+    """Filters."""
     groups: int
     axes: tuple[Axis, Axis]
+    """Down and across the image."""
 
     @property
     def computed(self) -> tuple[int, int, int, int]:

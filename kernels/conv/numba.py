@@ -41,14 +41,14 @@ def _refuse(problem: Conv, device: Device) -> None:
 
 @dataclass(frozen=True)
 class _Rearranged:
-    """An array as the kernels want it. copies: its parts as they are stored, and here; none where it is used as it is.
-
-    copy: one into the other, (source, target).
-    """
+    """An array as the kernels want it."""
 
     array: Array
+    """The array."""
     copies: list[tuple[Array, Array]]
+    """Its parts as they are stored, and here; none where it is used as it is."""
     copy: Callable[[Array, Array], None]
+    """Copies one into the other: (source, target)."""
 
     def load(self) -> None:
         for stored, here in self.copies:

@@ -18,13 +18,18 @@ PERIOD_BYTES = 1021 * PAGE_BYTES  # after which contents repeat: a prime, so tha
 
 
 class Block(NamedTuple):
-    """number: among all blocks in the order of files and places. place: of its first byte among those of all files."""
+    """A stretch of a file that is read at once."""
 
     number: int
+    """Its own among all blocks in the order of files and places, from 0."""
     file: int
+    """Number of the file, from 0."""
     offset: int
+    """Bytes of the file before it."""
     size_bytes: int
+    """Its length."""
     place: int
+    """Of its first byte among those of all files."""
 
 
 def contents(rng: np.random.Generator, block_bytes: int) -> Array:

@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 
 
 class Copies(NamedTuple):
-    """fetch, put: device functions from memory to registers, and from there to shared memory as [block_k, block].
-
-    staged, staged_shape: of the registers. shared_shape: of two tiles.
-    """
+    """How a tile gets from memory to shared memory."""
 
     fetch: Any
+    """Device function from memory to registers."""
     put: Any
+    """Device function from registers to shared memory, as [block_k, block]."""
     staged: Any
+    """Type of the registers."""
     staged_shape: int
+    """How many registers."""
     shared_shape: tuple[int, int, int]
+    """Shape of two tiles in shared memory."""
 
 
 def copies(variant: Variant, block: int, *, along_k: bool) -> Copies:

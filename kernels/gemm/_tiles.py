@@ -48,7 +48,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Variant:
-    """What is compiled into a kernel. whole: the tile divides m, n and k, so nothing lies out of bounds."""
+    """What is compiled into a kernel."""
 
     tile: Tile
     dtype: str
@@ -59,6 +59,7 @@ class Variant:
     alpha: float
     beta: float
     whole: bool
+    """Whether the tile divides m, n and k, so that nothing lies out of bounds."""
 
     @property
     def in_pairs(self) -> bool:

@@ -30,11 +30,14 @@ WARM_CALLS = 1000
 
 @dataclass(frozen=True)
 class Taken:
-    """Times of the same calls by the same thread before and under the seal; refused: system call -> how often."""
+    """Times of the same calls by the same thread before and under the seal."""
 
     unsealed_s: Samples
+    """Before the seal."""
     sealed_s: Samples
+    """Under the seal."""
     refused: dict[str, int]
+    """System call -> how often it was refused."""
 
 
 def sealable(setup: Setup) -> Setup:

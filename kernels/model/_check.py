@@ -25,10 +25,12 @@ REPEATED = 0.01  # of the tolerance: what two passes in float64 may differ by
 
 
 class _Found(NamedTuple):
-    """values: float64[batches, values]. sizes: of the same shape, of what each is a part of."""
+    """What a step gives."""
 
     values: Array
+    """float64[batches, values]."""
     sizes: Array
+    """Of the same shape: what each value is a part of."""
 
 
 def expected(

@@ -29,12 +29,16 @@ MOST_NAMED = 5
 
 
 class Batch(NamedTuple):
-    """arrays: of the network, on the host. decode_s: of one example. bad: what is not in it."""
+    """Examples side by side."""
 
     arrays: list[Any]
+    """Of the network, on the host; [] where no example is good."""
     decode_s: float
+    """Seconds that one example took to decode, the mean."""
     read_bytes: int
+    """What was read for all of them."""
     bad: list[Bad]
+    """Those that are not in it."""
 
 
 class _Collation:

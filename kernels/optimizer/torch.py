@@ -57,15 +57,13 @@ def _made(torch: Any, problem: Optimizer, parameters: list[Any], *, on_gpu: bool
 
 @dataclass(frozen=True)
 class Updated:
-    """Parameters and moments that a call updates in place, as the output of a step.
-
-    given: what they are before the first call: an array of each kind, a row for each parameter.
-    """
+    """Parameters and moments that a call updates in place, as the output of a step."""
 
     backend: Any
     problem: Optimizer
     optimizer: Any
     given: list[Any]
+    """What they are before the first call: an array of each kind, a row for each parameter."""
 
     def poison(self) -> None:
         """As before the first call: an element that the next call leaves out is no update."""

@@ -20,11 +20,14 @@ Call = Callable[[], None]
 
 
 class Pass(NamedTuple):
-    """calls: what a step makes, after which ``output`` holds the result. note: what they do besides, in words."""
+    """A pass through the network."""
 
     calls: Sequence[Call]
+    """What a step makes, one after the other."""
     output: Any
+    """Holds the result after them."""
     note: str = ""
+    """What they do besides, in words."""
 
 
 def cudnn_step(backend: Any, problem: Rnn, operands: Operands, algorithm: str) -> Step:

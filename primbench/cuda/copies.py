@@ -82,11 +82,14 @@ def enable_peer_access(device: int, peer: int) -> None:
 
 @dataclass(frozen=True)
 class HostMemory:
-    """int8 on the host. how: how it is pinned, in words. node: the memory node it was asked for on."""
+    """int8 on the host."""
 
     array: Array
+    """The bytes."""
     how: str
+    """How they are pinned, in words."""
     node: int | None = None
+    """The memory node that they were asked for on; None where none was asked for."""
 
     @property
     def address(self) -> int:
@@ -160,11 +163,14 @@ def _free(device: int, pointer: c_ulonglong) -> None:
 
 @dataclass(frozen=True)
 class Copy:
-    """All of ``source`` to ``destination``, which is as large. device: whose stream it goes to."""
+    """All of one piece of memory to another, which is as large."""
 
     device: int
+    """The GPU whose stream it goes to."""
     source: HostMemory | DeviceMemory
+    """What is copied."""
     destination: HostMemory | DeviceMemory
+    """Where it is copied to."""
 
     @property
     def call(self) -> tuple[str, tuple[int, ...]]:
@@ -182,13 +188,12 @@ class Copy:
 
 @dataclass(frozen=True)
 class Copies:
-    """What a step of copies returns: their destinations, one behind the other.
-
-    held: what the calls of the step know by plain handles, and must live as long as it.
-    """
+    """What a step of copies returns: their destinations, one behind the other."""
 
     copies: Sequence[Copy]
+    """The copies, in their order."""
     held: Sequence[object]
+    """What the calls of the step know by plain handles, and must live as long as it."""
 
     def poison(self) -> None:
         for copy in self.copies:

@@ -90,14 +90,14 @@ class _HeuristicResult(ctypes.Structure):
 
 @dataclass(frozen=True)
 class ProductPlan:
-    """``call(*arguments)`` enqueues the product; it returns 0, or a status for ``failure``.
-
-    algorithm: identifiers of cublasLt.h, which name the chosen kernel within one build of the library.
-    """
+    """``call(*arguments)`` enqueues the product."""
 
     call: Callable[..., int]
+    """Returns 0, or a status for ``failure``."""
     arguments: tuple[Any, ...]
+    """What it is called with."""
     algorithm: str
+    """Identifiers of cublasLt.h, which name the chosen kernel within one build of the library."""
 
 
 def plan(

@@ -110,12 +110,15 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class EnginePlan:
-    """An engine with its settings. name: "eng38 k2=5", numbers that mean something within one build of the library."""
+    """An engine with its settings."""
 
     descriptor: Descriptor
+    """The plan, as cuDNN has it."""
     name: str
+    """"eng38 k2=5": numbers that mean something within one build of the library."""
     notes: tuple[str, ...]
     workspace_bytes: int
+    """Scratch memory that it needs."""
 
 
 def tensor(identity: int, dtype: str, shape: Sequence[int], strides: Sequence[int]) -> Descriptor:

@@ -51,33 +51,42 @@ class RecurrentNetwork(Protocol):
 
 @dataclass(frozen=True)
 class RnnAddresses:
-    """Device addresses of memory that the caller keeps alive; None where a pass has no such array.
-
-    x, y, dy, dx: sequences [T,N,features]. h0, c0: states [layers (times 2),N,H]. weights, dweights: weight_bytes,
-    laid out as matrices() says. workspace: workspace_bytes, free between passes. reserve: reserve_bytes, in which a
-    pass leaves what the next one needs.
-    """
+    """Device addresses of memory that the caller keeps alive; None where a pass has no such array."""
 
     x: int
+    """The input, a sequence [T,N,features]."""
     h0: int
+    """The first state, [layers (times 2),N,H]."""
     weights: int
+    """weight_bytes, laid out as matrices() says."""
     workspace: int
+    """workspace_bytes, free between passes."""
     y: int
+    """The output, a sequence [T,N,features]."""
     c0: int | None = None
+    """The first cell state, [layers (times 2),N,H]."""
     dy: int | None = None
+    """The gradient of the output, a sequence [T,N,features]."""
     dx: int | None = None
+    """The gradient of the input, a sequence [T,N,features]."""
     dweights: int | None = None
+    """The gradient of the weights: weight_bytes, laid out as they are."""
     reserve: int | None = None
+    """reserve_bytes, in which a pass leaves what the next one needs."""
 
 
 @dataclass(frozen=True)
 class RnnGate:
-    """One gate's weights and bias within the weights. gate: those of the input first, then those of the state."""
+    """One gate's weights and bias within the weights."""
 
     chain: int
+    """Number of the layer in one direction, from 0, as cuDNN counts them."""
     gate: int
+    """Number of the gate: those of the input first, then those of the state."""
     weights: int
+    """Where its matrix begins."""
     bias: int
+    """Where its bias begins."""
 
 
 class Recurrent:

@@ -55,15 +55,16 @@ class SparseAddresses:
 
 @dataclass(frozen=True)
 class SparsePlan:
-    """``call(*arguments)`` enqueues the product; it returns 0, or a status for ``failure``.
-
-    kept: what the arguments point to.
-    """
+    """``call(*arguments)`` enqueues the product."""
 
     call: Callable[..., int]
+    """Returns 0, or a status for ``failure``."""
     arguments: tuple[Any, ...]
+    """What it is called with."""
     algorithm: str
+    """The name of the chosen one."""
     kept: tuple[Any, ...]
+    """What the arguments point to, and must live as long as they."""
 
 
 def plan(

@@ -54,17 +54,15 @@ class Scales:
 
 @dataclass(frozen=True)
 class Addresses:
-    """Device addresses, ALIGNMENT_BYTES aligned unless plan() is told otherwise, of memory that the caller keeps alive.
-
-    d: may be ``c`` where beta is 0.
-    workspace: cublaslt.WORKSPACE_BYTES of scratch, free for every product on the same stream.
-    """
+    """Device addresses of memory that the caller keeps alive, ALIGNMENT_BYTES aligned unless plan() is told else."""
 
     a: int
     b: int
     d: int
+    """Of the result; may be ``c`` where beta is 0."""
     c: int
     workspace: int
+    """cublaslt.WORKSPACE_BYTES of scratch, free for every product on the same stream."""
 
 
 @dataclass(frozen=True)
