@@ -13,7 +13,7 @@ from primbench.timing.inputs import elsewhere, set_up
 from primbench.timing.references import NOTHING_KNOWN, KnownOfCase
 from primbench.timing.sampling import CLOCK, Clock, Pace, host_timed
 from primbench.timing.unwaited import refuse_unwaited
-from primbench.timing.verify import poison
+from primbench.timing.verify import poison, refuse_deferred
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,7 +151,10 @@ class Alone:
         outputs: list[Any] = []
         host_timed(calls.keeping(outputs), 1, CLOCK)()
         self._backend.synchronize()
-        return outputs.pop()
+        output = outputs.pop()
+        if self._is_brought and hasattr(output, "dtype"):
+            refuse_deferred(output)
+        return output
 
     def output(self) -> Output | None:
         """What calls gave; None where nothing was checked."""

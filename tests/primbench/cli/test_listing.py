@@ -12,7 +12,7 @@ import pytest
 
 import primbench.suites as suites
 from primbench import backends
-from primbench.registry import backends_of, networks, primitives
+from primbench.registry import backends_of, kernels_of, networks, primitives
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -61,7 +61,10 @@ def test_without_a_word_suites_have_their_titles_alone(invoke: Callable[..., Res
 
 
 def test_primitives_say_which_backends_have_a_kernel(listed: Callable[[str], Result]) -> None:
-    assert rows(listed("primitives").stdout)["gemm"].endswith(f"On {', '.join(backends_of('gemm'))}.")
+    assert rows(listed("primitives").stdout)["embedding"].endswith(f"On {', '.join(backends_of('embedding'))}.")
+    named = ", ".join(kernels_of("gemm", "torch")[1:])
+    assert rows(listed("primitives").stdout)["gemm"].endswith(f"torch (also {named}).")
+    assert "triton" in named
 
 
 def test_backend_that_is_there_shows_its_version(listed: Callable[[str], Result]) -> None:

@@ -332,11 +332,11 @@ def test_versus_sets_the_host_against_another_arm(invoke: Invoke, tmp_path: Path
 def test_versus_something_else_of_the_case_is_told_as_that(invoke: Invoke, tmp_path: Path) -> None:
     path, compared = tmp_path / "results.jsonl", tmp_path / "compared.json"
     size = ("-m", 4, "-n", 4, "-k", 4, "--device", "cpu", "--backend", "numpy", *QUICK)
-    versus = ("--versus", "dtype=float64", "--versus", "m=128,n=128,k=128")
+    versus = ("--versus", "dtype=float64", "--versus", "m=512,n=512,k=512")
     done = invoke("gemm", *size, *versus, "--pairs", 3, "-o", path, "--json", compared)
     assert "a difference is that of what is measured: dtype=float64 in place of float32" in done.stdout, done.stderr
     found = json.loads(compared.read_text())
-    assert [("dtype=float64", "case effect"), ("m=128,n=128,k=128", "case effect")] == [
+    assert [("dtype=float64", "case effect"), ("m=512,n=512,k=512", "case effect")] == [
         (arm["name"], arm["effect"]) for arm in found["arms"]
     ]
     assert "dtype=float32,m=4,n=4,k=4" == found["baseline"]
@@ -344,7 +344,7 @@ def test_versus_something_else_of_the_case_is_told_as_that(invoke: Invoke, tmp_p
     assert "slower" == larger["verdict"]
     assert (None, []) == (larger["explanation"], of_types["deviations"]), "other cases give other outputs"
     seen = {each.case.arm: each.case.parameters["dtype"] for each in results_file.read(path).records}
-    assert ("float64", "float32") == (seen["dtype=float64"], seen["m=128,n=128,k=128"])
+    assert ("float64", "float32") == (seen["dtype=float64"], seen["m=512,n=512,k=512"])
 
 
 def test_versus_another_function_is_told_by_its_name(
