@@ -96,7 +96,7 @@ def _varying_variables(found: Mapping[str, Difference], baseline: Side, side: Si
 
 def _searched(*sides: Side) -> set[str]:
     """The variable by which packages are found that an arm asks for."""
-    return {SEARCHED for each in sides if each.arm is not None and each.arm.brings_builds}
+    return {SEARCHED for each in sides if each.arm is not None and each.arm.builds}
 
 
 def _tells(variable: str, told: Collection[str]) -> bool:

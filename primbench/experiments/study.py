@@ -241,7 +241,7 @@ def check_build(study: Study, found: Results, worker: Worker) -> None:
 
 
 def _may_differ(study: Study, arm: Arm) -> bool:
-    return study.other_builds or arm.brings_builds
+    return study.other_builds or bool(arm.builds)
 
 
 def _place(worker: Worker) -> tuple[str, str, str]:

@@ -125,9 +125,10 @@ class Arm(_Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return ((self.runtime_there or "host") if self.is_far else self.runtime) == "host"
 
     @property
-    def brings_builds(self) -> bool:
-        """Whether it asks for packages of its own on this machine, be a framework among them in another build."""
-        return bool(self.packages) or (self.python is not None and not self.is_far)
+    def builds(self) -> tuple[str, ...]:
+        """The Python and the packages of this machine that it asks for, be a framework among them in another build."""
+        own = () if self.python is None or self.is_far else (self.python,)
+        return (*own, *self.packages)
 
     @property
     def on_host_root(self) -> bool:
