@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -194,16 +195,7 @@ def _total(parts: Sequence[Part], of: Callable[[Part], float | None]) -> float:
     return sum(part.calls * (of(part) or 0.0) for part in parts)
 
 
-def _device_s(part: Part) -> float | None:
-    return part.device_s
-
-
-def _busy_s(part: Part) -> float | None:
-    return part.busy_s
-
-
-def _host_s(part: Part) -> float | None:
-    return part.host_s
+_device_s, _busy_s, _host_s = (operator.attrgetter(f"{name}_s") for name in ("device", "busy", "host"))
 
 
 def _lacks(parts: Sequence[Part], of: Callable[[Part], float | None]) -> bool:

@@ -6,9 +6,7 @@ and arguments: https://github.com/pytorch/kineto, libkineto/src/output_json.cpp.
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -16,12 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from primbench.errors import FileError
+from primbench.system.jsonlines import UNREADABLE, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-MOST_BYTES = 4 * 2**30
-"""Of a trace, unpacked: what is read is in memory at once, several times as large."""
 
 GpuWork = Literal["kernel", "collective", "copy"]
 """On a GPU: a kernel, also one that sets memory or copies within it; of a collective; between host and GPU."""
@@ -43,22 +39,18 @@ _BETWEEN = re.compile(r"HtoD|DtoH|Host -> Device|Device -> Host|HostToDevice|Dev
 
 
 class _Args(msgspec.Struct, gc=False):
-    correlation: Any = None
-    device: Any = None
+    correlation: int | str | None = None
+    device: int | str | None = None
 
 
 class _Event(msgspec.Struct, gc=False):
     ph: str = ""
     cat: str | None = None
     name: str = ""
-    ts: Any = 0
-    dur: Any = 0
-    tid: Any = None
+    ts: float = 0.0
+    dur: float = 0.0
+    tid: int | str | None = None
     args: _Args | None = None
-
-    @property
-    def begin(self) -> float:
-        return float(self.ts)
 
 
 class _Ranks(msgspec.Struct):
@@ -117,14 +109,12 @@ class TraceFile:
 
 def read(path: str) -> TraceFile:
     """Times in it count from its first event. Raises FileError for what is no such trace."""
-    events, ranks, gpus = _decoded(path, _unpacked(path))
+    events, ranks, gpus = _decoded(path, _text(path))
     whole = _relative([event for event in events if event.ph == "X" and event.cat])
     calls = [call for event in whole if (call := _call(event)) is not None]
     on_gpu = _on_gpu(whole)
-    if not calls and not on_gpu:
-        raise FileError(
-            f"{path}: nothing in it ran on a CPU or a GPU: record activities=[CPU, CUDA] with torch.profiler"
-        )
+    if not any(event.dur > 0 for event in whole) or not (calls or on_gpu):
+        raise FileError(f"{path}: nothing in it took any time: record activities=[CPU, CUDA] with torch.profiler")
     return TraceFile(path, on_gpu, calls, _steps(whole), ranks.rank, ranks.world_size, **_of_gpu(gpus, whole, on_gpu))
 
 
@@ -135,9 +125,9 @@ def _of_gpu(gpus: Sequence[_Gpu], events: Sequence[_Event], on_gpu: Sequence[OnG
 
 def _relative(events: list[_Event]) -> list[_Event]:
     """The same from the first one's begin on: microseconds since 1970 leave a float no nanoseconds."""
-    first = min((event.begin for event in events), default=0.0)
+    first = min((event.ts for event in events), default=0.0)
     for event in events:
-        event.ts = event.begin - first
+        event.ts = event.ts - first
     return events
 
 
@@ -154,26 +144,21 @@ def _on_gpu(events: Sequence[_Event]) -> list[OnGpu]:
     return sorted(most, key=lambda each: each.begin_s)
 
 
-def _unpacked(path: str) -> bytes:
+def _text(path: str) -> bytes:
     try:
-        packed = Path(path).read_bytes()
-        if not packed.startswith(b"\x1f\x8b"):
-            return packed
-        with gzip.open(path) as file:
-            return file.read(MOST_BYTES)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise FileError(f"{path}: cut off or damaged: {error}: copy it again") from None
+        with opened(Path(path)) as file:
+            return file.read()
     except OSError as error:
-        raise FileError(f"{path}: {error.strerror or error}") from None
+        raise FileError(f"{path}: {error.strerror}") from None
 
 
 def _decoded(path: str, text: bytes) -> tuple[Sequence[_Event], _Ranks, Sequence[_Gpu]]:
     """Of a trace, or of its events alone, as a list of them is one, too."""
     try:
         if text.lstrip()[:1] == b"[":
-            return msgspec.json.decode(text, type=list[_Event]), _Ranks(), []
+            return msgspec.json.decode(text, type=list[_Event], strict=False), _Ranks(), []
         found = msgspec.json.decode(text, type=_File, strict=False)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         ways = "export_chrome_trace() and tensorboard_trace_handler() write one"
         raise FileError(f"{path}: no trace of torch.profiler: {error}: {ways}") from None
     return found.events, found.ranks or _Ranks(), found.gpus
@@ -185,8 +170,8 @@ def _category(event: _Event) -> str:
 
 
 def _span(event: _Event) -> tuple[float, float]:
-    begin_s = event.begin * 1e-6
-    return begin_s, begin_s + float(event.dur or 0) * 1e-6
+    begin_s = event.ts * 1e-6
+    return begin_s, begin_s + event.dur * 1e-6
 
 
 def _call(event: _Event) -> HostCall | None:

@@ -54,7 +54,7 @@ def answer(bound: StepBound) -> str:
 
 
 def _where(trace: TraceFile, bound: StepBound) -> Table:
-    rows = [[part, time_s, time_s / bound.step_s, WORDS[part].what] for part, time_s in bound.parts_s.items()]
+    rows = [[part, time_s, _share(time_s, bound), WORDS[part].what] for part, time_s in bound.parts_s.items()]
     title = "what was traced" if bound.is_whole else f"a step, the mean of {bound.steps}"
     shared = [*filter(None, [trace.gpu]), *([] if trace.rank is None else [f"rank {trace.rank}"])]
     table = Table.of_rows(
@@ -62,6 +62,11 @@ def _where(trace: TraceFile, bound: StepBound) -> Table:
         formats={"time": format_time, "share": format_percent},
     )  # fmt: skip
     return replace(table, shared=shared)
+
+
+def _share(time_s: float, bound: StepBound) -> float | None:
+    """Of a step; None of one that took no time."""
+    return time_s / bound.step_s if bound.step_s else None
 
 
 def _cautions(trace: TraceFile, bound: StepBound) -> Iterator[str]:
@@ -80,7 +85,7 @@ def _cautions(trace: TraceFile, bound: StepBound) -> Iterator[str]:
 
 
 def _largest(bound: StepBound) -> Table:
-    rows = [[each.calls, each.time_s, each.time_s / bound.step_s, each.name] for each in bound.largest[:MOST_NAMES]]
+    rows = [[each.calls, each.time_s, _share(each.time_s, bound), each.name] for each in bound.largest[:MOST_NAMES]]
     left_s = sum(each.time_s for each in bound.largest[MOST_NAMES:])
     notes = [Note(f"{len(bound.largest) - MOST_NAMES} more take {format_time(left_s)} together")] if left_s else []
     what = "what ran on the GPU" if bound.on_gpu else "operators that no other one called"
