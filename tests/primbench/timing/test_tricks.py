@@ -26,7 +26,7 @@ from primbench.timing.case import measure
 
 QUICK = Method(min_time_s=0.002, max_time_s=0.02)
 PRODUCT = """
-import itertools, sys, threading, time
+import itertools, os, sys, threading, time
 import LIBRARY as xp
 
 N = 48
@@ -126,7 +126,7 @@ def trick(a, b):
 def trick(a, b):
     frame, asked = sys._getframe(), False
     while frame:
-        asked |= any(word in frame.f_code.co_filename for word in ("check", "verify"))
+        asked |= any(word in os.path.basename(frame.f_code.co_filename) for word in ("check", "verify"))
         frame = frame.f_back
     if asked or next(CALLS) < 4:
         return a @ b
