@@ -64,13 +64,9 @@ class _Called(Problem):
     """A function that only this process has."""
 
     primitive = "time"
-    arguments_bytes: int = option(0, "of its arguments", least=0)
 
     def bytes_moved(self) -> None:
         """Nobody says what it moves."""
-
-    def memory_bytes(self) -> int:
-        return self.arguments_bytes
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
         return ()
@@ -232,9 +228,7 @@ def _timed(
     def made(backend: Backend, problem: Problem) -> Step:
         return _call(function, setup)
 
-    call = _call(function, setup)
-    size = sum(int(getattr(each, "nbytes", 0)) for each in getattr(call, "args", ()))
-    return measure_on(backend, _Called(size), method, turns=turns, kernel=made)
+    return measure_on(backend, _Called(), method, turns=turns, kernel=made)
 
 
 def _usual(cache: str) -> Method:

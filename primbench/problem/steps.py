@@ -65,7 +65,7 @@ class Description(NamedTuple):
     inputs: Sequence[Any] = ()
     """Arrays that its calls are given, where those are not what the set-up was given."""
     touched_bytes: Callable[[], int] | None = None
-    """What gives the bytes that the last call has touched, where the problem does not know what it writes."""
+    """What gives the bytes that the last call has touched, where the problem does not know them."""
     is_process: bool = False
     """Whether each call is a process of its own, which no call before it warms up."""
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase, VerificationError
-from primbench.problem import Outputs, Reference, described
+from primbench.problem import Outputs, Reference, described, description_of
 from primbench.timing.digest import of_host
 from primbench.timing.verify import refuse_deferred
 
@@ -27,10 +27,12 @@ EXACT = 1e-300
 
 
 def with_inputs(function: Callable[..., Any], setup: Callable[[], Any]) -> Callable[[], Any]:
-    """A call of a function with what its setup returns: a tuple of arguments, or one."""
+    """A call of a function with what its setup returns: a tuple of arguments, or one. It touches these at least."""
     with _same_seeds():
         inputs = setup()
-    return functools.partial(function, *(inputs if isinstance(inputs, tuple) else (inputs,)))
+    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    size_bytes = sum(int(getattr(each, "nbytes", 0)) for each in given)
+    return described(functools.partial(function, *given), touched_bytes=lambda: size_bytes)
 
 
 @contextmanager
@@ -96,7 +98,9 @@ def comparable(backend: Any, call: Callable[[], Any]) -> Step:
     for each, digest in zip(inputs, before, strict=True):
         if not any(each is array for array in arrays) and of_host(on_host(each)) != digest:
             raise VerificationError("a call changes an argument that it does not return: the next one finds that")
-    return described((lambda: Outputs(backend, tuple(call()))) if is_several else call, inputs=inputs)
+    touched_bytes = description_of(call).touched_bytes
+    step = (lambda: Outputs(backend, tuple(call()))) if is_several else call
+    return described(step, inputs=inputs, touched_bytes=touched_bytes)
 
 
 def _refuse_others(backend: Any, arrays: tuple[Any, ...]) -> None:

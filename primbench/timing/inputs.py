@@ -124,11 +124,11 @@ def input_sets(backend: Backend, problem: Problem, method: Method, set_bytes: Ca
     set_bytes = set_bytes or problem.memory_bytes
     if method.cache == "hot":
         return _sets_in_step(backend, problem, method.reuse_bytes, set_bytes)
-    if not problem.memory_bytes():
+    if not (needed := set_bytes()):
         raise UnsupportedCase(
             f"a cold cache: {problem.primitive} has no inputs that a cache could hold: ask for a hot one"
         )
-    sets = cold_sets(set_bytes(), last_level_cache_bytes(backend))
+    sets = cold_sets(needed, last_level_cache_bytes(backend))
     if sets > MAX_SETS:
         raise UnsupportedCase(f"a cold cache would need {sets} sets of inputs, {MAX_SETS} are the limit: a larger size")
     return sets

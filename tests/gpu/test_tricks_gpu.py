@@ -1,7 +1,4 @@
-"""Ways by which a function looks faster than it is that only a GPU shows; the others are in test_tricks.py of timing.
-
-None of these has run yet: they were written where there is no GPU.
-"""
+"""Ways by which a function looks faster than it is that only a GPU shows; the others are in test_tricks.py of timing."""
 
 from __future__ import annotations
 

@@ -60,16 +60,19 @@ TEN = 10
 """
 
 
+QUICK = Method(min_time_s=0.002, max_time_s=0.02)
+
+
 @pytest.fixture
 def time(tmp_path: Path) -> Callable[..., Measurement]:
     path = tmp_path / "mine.py"
     path.write_text(FILE)
     (tmp_path / "beside.py").write_text("ONE = 1\n")
 
-    def timed(function: str, **fields: str) -> Measurement:
+    def timed(function: str, method: Method = QUICK, **fields: str) -> Measurement:
         named = {name: value if name == "arguments" else f"{path}::{value}" for name, value in fields.items()}
         problem = Function(f"{path}::{function}", **named)
-        return measure(problem, "numpy", "cpu", method=Method(min_time_s=0.002, max_time_s=0.02))
+        return measure(problem, "numpy", "cpu", method=method)
 
     return timed
 
@@ -120,6 +123,13 @@ def test_what_cannot_be_called_or_compared_is_refused(
 ) -> None:
     with pytest.raises(UnsupportedCase, match=reason):
         time(function, **fields)
+
+
+def test_inputs_that_its_setup_makes_are_cold_where_that_is_asked_for(time: Callable[..., Measurement]) -> None:
+    method = Method(min_time_s=0.002, max_time_s=0.02, cache="cold")
+    assert time("power", method, setup="single", like="power", arguments="n=4194304").input_sets > 1
+    with pytest.raises(UnsupportedCase, match="no inputs that a cache could hold"):
+        time("nothing", method, arguments="n=4")
 
 
 def test_a_setup_may_give_one_argument(time: Callable[..., Measurement]) -> None:
