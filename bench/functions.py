@@ -1,6 +1,7 @@
 """How often `primbench.versus` tells a function from itself, and how often it finds one that is 3 % slower.
 
-Each function is set beside itself, and beside a copy that does 3 % more, so many times. Nothing is asserted.
+Each function is set beside itself, and beside a copy that does 3 % more, so many times. On a GPU each round makes the
+arguments anew. Nothing is asserted.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.gpu_functions import OnGpu, by_name
 from primbench.experiments.functions import versus
 
 MORE = 1.03
@@ -39,24 +41,36 @@ FUNCTIONS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=25, help="of each function; there are four")
-    times = parser.parse_args().times
+    parser.add_argument("--device", default="cpu", help="cuda:0 takes functions of torch, Triton and CuPy")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="of these functions")
+    asked = parser.parse_args()
     alike, slower, took_s = Counter[tuple[str, str]](), Counter[tuple[str, str]](), list[float]()
-    for name, (function, more) in FUNCTIONS.items():
-        for _ in range(times):
+    chosen = {name: each for name, each in functions(asked.device).items() if not asked.only or name in asked.only}
+    for number in range(asked.times):
+        for name, each in chosen.items():
+            if each.more is None:
+                continue
             started = time.monotonic()
-            alike[name, verdict(function, function)] += 1
+            alike[name, verdict(each.function, each.function, each.setup, asked.device)] += 1
             took_s.append(time.monotonic() - started)
-            slower[name, verdict(function, more)] += 1
-        print(name, "itself:", _of(alike, name), "3 % more:", _of(slower, name), flush=True)
+            slower[name, verdict(each.function, each.more, each.setup, asked.device)] += 1
+            told = f"itself {_of(alike, name)}, 3 % more {_of(slower, name)}"
+            print(f"{number + 1} of {asked.times}: {name}: {told}, {took_s[-1]:.2f} s", flush=True)
     print(f"median of a comparison: {sorted(took_s)[len(took_s) // 2]:.2f} s")
+
+
+def functions(device: str) -> dict[str, OnGpu]:
+    if device != "cpu":
+        return by_name()
+    return {name: OnGpu(function, tuple, more) for name, (function, more) in FUNCTIONS.items()}
 
 
 def _of(counts: Counter[tuple[str, str]], name: str) -> dict[str, int]:
     return {verdict: count for (of, verdict), count in counts.items() if of == name}
 
 
-def verdict(one: Callable[[], Any], other: Callable[[], Any]) -> str:
-    found = versus({"one": one, "other": other}, check=False)
+def verdict(one: Callable[..., Any], other: Callable[..., Any], setup: Callable[[], Any], device: str) -> str:
+    found = versus({"one": one, "other": other}, setup=setup, device=device, check=False)
     return found.arms[0].cases[0].verdict or "not told"
 
 

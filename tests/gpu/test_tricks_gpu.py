@@ -1,4 +1,4 @@
-"""Ways by which a function looks faster than it is that only a GPU shows; the others are in test_tricks.py of timing."""
+"""Ways by which a function looks faster than it is that only a GPU shows; others are in test_tricks.py of timing."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_another_process_on_the_gpu(invoke: Invoke, start: Callable[[str], int])
 
 def test_doctor_looks_at_the_gpus_that_a_process_holds(invoke: Invoke, start: Callable[[str], int]) -> None:
     job, other = start(MULTIPLY), start(LAUNCH)
-    document = json.loads(invoke("doctor", "--pid", job, "--json", "-").stdout)
+    document = json.loads(invoke("doctor", job, "--json", "-").stdout)
     (gpu,) = document["place"]["environment"]["devices"]["gpus"]
     assert gpu["uuid"].startswith("GPU-")
     assert [[other]] == list(map(not_of_the_tests, document["place"]["contention"]["gpu_processes"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from primbench.gpu.nvidia import driver
+from primbench.gpu.nvidia import driver, second_context
 from primbench.gpu.nvidia.second_context import SecondContext
 from tests.kernels.cuda_driver import StandIn
 
@@ -13,6 +13,7 @@ from tests.kernels.cuda_driver import StandIn
 def cuda(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     found = StandIn()
     monkeypatch.setattr(driver, "_library", lambda: found)
+    monkeypatch.setattr(second_context, "_MADE", {})
     return found
 
 
@@ -31,6 +32,19 @@ def test_a_visit_has_the_gpu_work_in_another_context_and_leaves_the_current_one(
     assert not cuda.made
     assert not cuda.device_memory
     second.close()
+
+
+def test_all_who_visit_one_gpu_share_it_until_the_last_is_closed(cuda: StandIn) -> None:
+    one, other, elsewhere = SecondContext(0), SecondContext(0), SecondContext(1)
+    for each in (one, other, elsewhere):
+        assert each.visit() is None
+    assert sorted(cuda.made.values()) == [0, 1]
+    one.close()
+    assert other.visit() is None
+    assert 2 == len(cuda.made)
+    for each in (other, elsewhere):
+        each.close()
+    assert not cuda.made
 
 
 def test_one_that_was_closed_is_made_anew(cuda: StandIn) -> None:
