@@ -9,7 +9,9 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.errors import UnsupportedCase
+from primbench.kernels.aten._generated import kernel_of
 from primbench.problem import operands
+from primbench.problem.generated import GENERATED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,6 +140,8 @@ def operator_of(name: str) -> Any:
     import torch
 
     namespace, packet, overload = name.split(".")
+    if namespace == GENERATED:
+        return kernel_of(packet, overload)
     if namespace in DEFINED_IN:
         with contextlib.suppress(ImportError, OSError, RuntimeError):  # then the operator is not there
             importlib.import_module(DEFINED_IN[namespace])

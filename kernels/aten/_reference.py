@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from primbench.errors import UnsupportedCase
 from primbench.kernels.aten._call import NAN, Call, Called, operator_of, wide
 from primbench.problem import Reference
+from primbench.problem.generated import GENERATED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,8 @@ def why_not(called: Called) -> str | None:
     import numpy as np
     import torch
 
+    if called.operator.startswith(f"{GENERATED}."):
+        return "torch.compile has fused it of several operators"
     for names, reason in INCOMPARABLE.items():
         if names.fullmatch(called.operator):
             return reason

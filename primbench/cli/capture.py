@@ -71,13 +71,14 @@ def _capture(asked: CaptureStep) -> None:
     from primbench.cli.measuring import signals_unwind
     from primbench.cli.outputs import check_files
     from primbench.decompose.ask import ask
+    from primbench.decompose.written import beside
     from primbench.distributed.world import world
 
     started = world()
     is_written = started is None or not started.rank  # the others of a job have the same step
     request = _of_model(asked) if asked.what.startswith(MODEL) else _of_script(asked)
     if is_written:
-        check_files([asked.output], [asked.what], overwrite=asked.overwrite)
+        check_files([asked.output, beside(asked.output)], [asked.what], overwrite=asked.overwrite)
     with signals_unwind():
         answer = ask(request)
     if is_written:
@@ -85,11 +86,16 @@ def _capture(asked: CaptureStep) -> None:
 
 
 def _write(output: str, answer: Answer) -> None:
+    from primbench.decompose.written import beside
     from primbench.registry import named_files
     from primbench.system import outputs
 
+    named = [*named_files()]
+    if answer.generated:
+        outputs.write(beside(output), answer.generated.encode(errors="backslashreplace"))
+        named.append(beside(output))
     outputs.write(output, answer.suite.encode(errors="backslashreplace"))
-    again = shlex.join(["primbench", *kernels_options(named_files()), "explain", output])
+    again = shlex.join(["primbench", *kernels_options(named), "explain", output])
     say(f"{answer.step}: {_counts(answer)}; {again}")
 
 
@@ -159,7 +165,8 @@ command = CaptureCommand(
     CaptureStep,
     _capture,
     help="Take one step apart: a suite of the operators of torch that it called, each as a case of a primitive or as "
-         "it was, and how often. Nothing is timed while it is recorded.\n\n"
+         "it was, and how often. Nothing is timed while it is recorded. Kernels that torch.compile has generated are "
+         "parts, too: their code is written to STEP.kernels.py, and runs where --kernels names it.\n\n"
          "A script runs as it is, and ends once its step is captured. A step ends with an optimizer's step(), of the "
          "first optimizer where there are several, and has all batches whose gradients that takes; where there is no "
          "optimizer, it ends with a call of the outermost module without gradients. Under torchrun every rank runs "

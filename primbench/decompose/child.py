@@ -54,6 +54,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     suite: str = ""
     """Its text."""
+    generated: str = ""
+    """Text of the file beside it, of kernels that torch.compile has generated."""
     step: str = ""
     calls: int = 0
     distinct: int = 0
@@ -104,12 +106,13 @@ def _end_threads() -> None:
 def _answered(found: CapturedStep | PrimbenchError) -> Answer:
     if isinstance(found, PrimbenchError):
         return Answer(error=str(found), exit_code=found.exit_code)
-    from primbench.decompose.written import left_out, parts, suite_of
+    from primbench.decompose.written import left_out, parts, suite_of, texts_of
 
     if not found.calls:
         return _answered(PrimbenchError(f"{found.of}: {NO_CALLS}"))
     return Answer(
         suite=suite_of(found),
+        generated=texts_of(found),
         step=found.of,
         calls=len(found.calls),
         distinct=len(found.counted()),

@@ -18,8 +18,8 @@ DEVICES = ("cpu", "cuda")
 def described(func: Any, args: Any, kwargs: Any, phase: Phase) -> Call:
     func = _out_of_place(func)
     tensors: list[Any] = []
-    positional = [_tree(each, tensors) for each in args]
-    named = {name: _tree(each, tensors) for name, each in kwargs.items()}
+    positional = [tree(each, tensors) for each in args]
+    named = {name: tree(each, tensors) for name, each in kwargs.items()}
     operator = f"{func.namespace}.{func._schema.name.partition('::')[2]}.{func._overloadname}"  # noqa: SLF001
     return Call(operator, positional, named, phase, _is_host_only(func, tensors))
 
@@ -45,14 +45,14 @@ def _is_host_only(func: Any, tensors: list[Any]) -> bool:
     return bool(aliases) and all(each is not None and not each.is_write for each in aliases)
 
 
-def _tree(value: Any, tensors: list[Any]) -> Any:
+def tree(value: Any, tensors: list[Any]) -> Any:
     """The argument as text would have it. tensors: those that came before, to which it is added."""
     import torch
 
     if isinstance(value, torch.Tensor):
         return _tensor(value, tensors)
     if isinstance(value, list | tuple):
-        return [_tree(each, tensors) for each in value]
+        return [tree(each, tensors) for each in value]
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, torch.Generator):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MOST = 10  # steps that are kept, the last ones before the captured one
 STEPS = 5  # that are profiled
 _END = "primbench: a step ends"
+_COMPILED = "## Call CompiledFxGraph"  # launches kernels, which are no operators
 _OF_AUTOGRAD = "autograd::"  # what evaluates a node, of which operators are a part
 
 
@@ -168,7 +169,9 @@ class Inside:
         spans = [(each.start_ns(), each.start_ns() + each.duration_ns(), each.name()) for each in events]
         ends = sorted(start for start, _, name in spans if name == _END)
         inside = sorted(
-            (start, end) for start, end, name in spans if "::" in name and not name.startswith(_OF_AUTOGRAD)
+            (start, end)
+            for start, end, name in spans
+            if ("::" in name and not name.startswith(_OF_AUTOGRAD)) or name.startswith(_COMPILED)
         )
         return [1e-9 * sum(_lengths(inside, *step)) for step in itertools.pairwise(ends)]
 

@@ -1,8 +1,8 @@
 """Operators as torch dispatches them, recorded with their arguments. Nothing is timed meanwhile.
 
-What was compiled by torch.compile runs, under capture, as the operators that it was made of: torch takes no compiled
-code while a dispatch mode is on. In inference_mode an operator that is made of others arrives whole, and is taken apart
-here.
+What torch.compile has compiled runs as it does by itself, its kernels recorded as they are launched. A torch before 2.9
+takes no compiled code while a dispatch mode is on: there it runs as the operators that went into it. In inference_mode
+an operator that is made of others arrives whole, and is taken apart here.
 """
 
 from __future__ import annotations
@@ -12,13 +12,18 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
-from primbench.decompose.described import described
+from primbench.decompose.compiled import following
+from primbench.decompose.described import described, tree
 from primbench.decompose.reuse import tensors_in, touched
 from primbench.decompose.written import CapturedStep
+from primbench.problem.generated import GENERATED, digest, is_output, parameters
+from primbench.problem.operands import Operand
 from primbench.problem.operators import Call, Phase, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from primbench.decompose.compiled import Launched
 
 UNSEEN = ("profiler", "prim")  # namespaces of what computes nothing
 
@@ -38,7 +43,8 @@ def capture() -> Iterator[CapturedStep]:
 def recorder(step: CapturedStep, is_apart: Callable[[], bool] = lambda: False) -> Any:
     """A context in which calls are added to the step. is_apart: whether those of that moment are none of its own.
 
-    Its abandon() is for another thread than the one that entered it, which has ended: a dispatch mode ends with it.
+    Its begin_module() is for who knows that one is called. Its abandon() is for another thread than the one that
+    entered it, which has ended: a dispatch mode ends with it.
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -46,10 +52,14 @@ def recorder(step: CapturedStep, is_apart: Callable[[], bool] = lambda: False) -
     phases, around = _Phases(), contextlib.ExitStack()
 
     class Recorder(TorchDispatchMode):  # type: ignore[misc]
+        ignore_compile_internals: Any = classmethod(_sees_kernels)
+        begin_module = staticmethod(phases.begin)
+
         def __enter__(self) -> Any:
             if phases.follow():
                 around.enter_context(_counting_replays(step))
-                around.enter_context(_uncompiled())
+                around.enter_context(_as_compiled())
+                around.enter_context(following(_launching(step, phases, is_apart)))
             return super().__enter__()
 
         def __exit__(self, *raised: Any) -> None:
@@ -88,6 +98,31 @@ def _called(func: Any, args: Any, kwargs: Any, step: CapturedStep, phases: _Phas
     result = func(*args, **kwargs)
     step.calls.append(call if call.host_only else _touching(call, [*args, *kwargs.values()], result))
     return result
+
+
+def _launching(step: CapturedStep, phases: _Phases, is_apart: Callable[[], bool]) -> Launched:
+    """Has a launch of a generated kernel recorded, unless it is none of the step's own."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    def launched(name: str, text: str, arguments: tuple[Any, ...], launch: Callable[[], Any]) -> Any:
+        with _disable_current_modes():
+            if not is_apart():
+                step.calls.append(_launch(step, name, text, arguments, phases.now()))
+            return launch()
+
+    return launched
+
+
+def _launch(step: CapturedStep, name: str, text: str, arguments: tuple[Any, ...], phase: Phase) -> Call:
+    """Of what a kernel writes without reading it, what was there says nothing."""
+    named = digest(text)
+    step.generated[named] = text
+    tensors: list[Any] = []
+    given = [tree(each, tensors) for each in arguments]
+    for number, parameter in enumerate(parameters(text)[: len(given)]):
+        if is_output(parameter) and isinstance(given[number], Operand):
+            given[number] = given[number]._replace(values="")
+    return _touching(Call(f"{GENERATED}.{name}.{named}", given, {}, phase), [*arguments], [])
 
 
 @contextlib.contextmanager
@@ -144,8 +179,13 @@ def _finish(step: CapturedStep) -> None:
         cudnn_benchmark=on_gpu and torch.backends.cudnn.benchmark,
         ranks=ranks,
     )
-    if dynamo := sys.modules.get("torch._dynamo.utils"):
-        step.compiled = dynamo.counters["stats"]["unique_graphs"]
+    step.compiled = 0 if _sees_kernels() else _graphs()
+
+
+def _graphs() -> int:
+    """How many graphs of operators torch has compiled."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return int(dynamo.counters["stats"]["unique_graphs"]) if dynamo else 0
 
 
 def _allows_tf32(library: Any) -> bool:
@@ -170,9 +210,10 @@ class _Phases:
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         self._depth += 1
-        if self._depth == 1:  # a mode is entered again where an operator is taken apart
+        # A mode is entered again where an operator is taken apart; with other hooks than before compiled code is none.
+        if self._depth == 1 and not _graphs():
             self._handles = [
-                register_module_forward_pre_hook(lambda *_: self._begin()),
+                register_module_forward_pre_hook(lambda *_: self.begin()),
                 register_optimizer_step_pre_hook(lambda *_: self._step()),
             ]
         return self._depth == 1
@@ -186,7 +227,8 @@ class _Phases:
             each.remove()
         return True
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """A module is called."""
         self._is_over = False
 
     def _step(self) -> None:
@@ -224,10 +266,22 @@ def _counting_replays(step: CapturedStep) -> Iterator[None]:
         torch.cuda.CUDAGraph.replay = original
 
 
-def _uncompiled() -> contextlib.AbstractContextManager[object]:
-    """Else torch refuses what was compiled with fullgraph=True, since it takes no compiled code meanwhile."""
+def _as_compiled() -> contextlib.AbstractContextManager[object]:
+    """Nothing is compiled while a step is recorded. A torch that takes no compiled code meanwhile would refuse what was
+    compiled with fullgraph=True.
+    """
     set_stance = getattr(sys.modules.get("torch._dynamo"), "set_stance", None)  # since torch 2.6
     try:
-        return set_stance("force_eager") if set_stance else contextlib.nullcontext()
+        return set_stance("eager_on_recompile" if _sees_kernels() else "force_eager") if set_stance else _NOTHING
     except RuntimeError:  # a function that is compiled has called what begins a step
-        return contextlib.nullcontext()
+        return _NOTHING
+
+
+_NOTHING = contextlib.nullcontext()
+
+
+def _sees_kernels(*_: object) -> bool:
+    """Whether compiled code runs in a dispatch mode, as since torch 2.9."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    return hasattr(TorchDispatchMode, "ignore_compile_internals")

@@ -176,6 +176,8 @@ class StepWatch:
             self._end_training(f"between the calls of a module that follow two backward() with {name}.step() in them")
         if self.endings.is_first and not self._is_inference():
             self._drop()
+        if self._is_recording:
+            self._recorder.begin_module()
 
     def _end_module(self, module: Any, output: Any) -> None:
         self._here.depth -= 1
@@ -265,8 +267,6 @@ class StepWatch:
     def _leave_once_timed(self) -> None:
         if threading.current_thread() is not threading.main_thread():  # which alone the profiler starts in
             self._leave(SystemExit())  # of which no more is said where a thread ends by it
-        if self._step.compiled:  # whose own kernels are no operators
-            self._leave(Done(0))
         self._inside = self._inside or Inside()
         try:
             self._inside.end()

@@ -65,6 +65,8 @@ class CapturedStep:
     """How many graphs of operators torch had compiled, which under capture run operator by operator."""
     cuda_graphs: int = 0
     """How many CUDA graphs it replayed."""
+    generated: dict[str, str] = field(default_factory=dict)
+    """Texts of its kernels that torch.compile has generated, by their digests."""
     whole: Problem | None = None
     """A problem that is the step; None where there is none."""
 
@@ -84,13 +86,37 @@ class CapturedStep:
         return [(first[key], count) for key, count in counts.items()]
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the suite to a new file. Raises OutputError where it cannot be written, or is there."""
+        """Write the suite to a new file, and what torch.compile has generated to one beside it.
+
+        Raises OutputError where one cannot be written, or is there.
+        """
+        if self.generated:
+            write_new(beside(path), texts_of(self))
         write_new(path, suite_of(self))
 
 
 def write_new(path: str | os.PathLike[str], text: str) -> None:
     """A new file of all of the text, or none: half a suite is one of fewer calls. Raises OutputError."""
     outputs.write_new(path, text.encode(errors="backslashreplace"))
+
+
+def beside(path: str | os.PathLike[str]) -> str:
+    """The file of kernels that torch.compile has generated, of the suite that is in this one."""
+    return f"{str(path).removesuffix('.toml')}.kernels.py"
+
+
+def texts_of(step: CapturedStep) -> str:
+    """A file of ``--kernels``; "" where torch.compile has generated nothing of the step."""
+    if not step.generated:
+        return ""
+    words = f"Kernels that torch {step.torch} has generated for {step.of}: code that runs where it is named."
+    head = [json.dumps(words, ensure_ascii=True), "", "from primbench.problem.generated import generated", ""]
+    return "\n".join([*head, *(f"generated({_literal(text)})" for text in step.generated.values())]) + "\n"
+
+
+def _literal(text: str) -> str:
+    """To be read, where it can be."""
+    return repr(text) if '"""' in text or text.endswith('"') else f'r"""{text}"""'
 
 
 def left_out(step: CapturedStep) -> Mapping[str, int]:

@@ -70,10 +70,11 @@ def _import(source: str, load: Callable[[], object]) -> bool:
     What it defined by then is taken back.
     """
     from primbench.problem import KERNELS, PROBLEMS
+    from primbench.problem.generated import TEXTS
     from primbench.problem.network import NETWORKS
     from primbench.registry import networks as shipped
 
-    problems, kernels, networks = set(PROBLEMS), set(KERNELS), set(NETWORKS)
+    problems, kernels, networks, texts = set(PROBLEMS), set(KERNELS), set(NETWORKS), set(TEXTS)
     try:
         load()
         new = (PROBLEMS.keys() - problems) | {primitive for primitive, *_ in KERNELS.keys() - kernels}
@@ -87,7 +88,7 @@ def _import(source: str, load: Callable[[], object]) -> bool:
         _take_back(KERNELS, kernels)
         _take_back(NETWORKS, networks)
         raise FileError(f"{source}: cannot be imported: {type(error).__name__}: {error}") from error
-    return bool(new or NETWORKS.keys() - networks)
+    return bool(new or NETWORKS.keys() - networks or TEXTS.keys() - texts)
 
 
 def _refuse_unknown(primitive: str) -> None:

@@ -48,7 +48,7 @@ def test_every_part_of_a_models_step_is_right_by_itself(tmp_path: Path, request:
     assert unchecked["checked"] > len(parts) / 12
 
 
-def test_what_is_compiled_is_seen_as_what_it_was_made_of_and_cuda_graphs_are_counted(
+def test_what_another_backend_has_compiled_is_seen_as_its_operators_and_cuda_graphs_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
@@ -65,11 +65,10 @@ def test_what_is_compiled_is_seen_as_what_it_was_made_of_and_cuda_graphs_are_cou
         torch.cuda.CUDAGraph.replay(None)
     torch.cuda.CUDAGraph.replay(None)
     assert ["mm", "relu", "add", "t", "t", "mm"] == [call.name for call in step.calls]
-    assert step.compiled >= 1
     step.write(tmp_path / "step.toml")
     said = suites.study(tmp_path / "step.toml").captured
     assert said is not None
-    assert step.compiled == said.compiled > 0
+    assert step.compiled == said.compiled == 0  # these are what ran
     assert (1, 2) == (said.cuda_graphs, len(replayed))
     with pytest.raises(primbench.OutputError, match="File exists"):
         step.write(tmp_path / "step.toml")
