@@ -25,7 +25,7 @@ from primbench.units import parse_fraction
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from primbench.compare.comparison import Comparison
+    from primbench.compare.comparison import CaseComparison, Comparison
     from primbench.measurement import Measurement
 
 HERE = "this run"
@@ -88,7 +88,15 @@ class Measured:
     def _told(self, comparison: Comparison, gate: Gate) -> bool:
         passes = gate.passes(comparison)
         if not passes:
-            failed = [each for each in gate.cases(comparison) if not each.passes]
-            names = [str(each.case.case.parameters["function"]) for each in failed]
-            self._said.append(f"failed by --primbench-fail-above: {', '.join(names) or 'nothing was compared'}")
+            refused = [each.case for each in gate.cases(comparison) if not each.passes]
+            untold = [each for each in refused if each.verdict == "inconclusive"]
+            failed = [each for each in refused if each not in untold]
+            if failed or not refused:
+                self._said.append(f"failed by --primbench-fail-above: {_names(failed) or 'nothing was compared'}")
+            if untold:
+                self._said.append(f"not told, and so not passed by --primbench-fail-above: {_names(untold)}")
         return passes
+
+
+def _names(cases: list[CaseComparison]) -> str:
+    return ", ".join(str(each.case.parameters["function"]) for each in cases)
