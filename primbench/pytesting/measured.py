@@ -91,12 +91,12 @@ class Measured:
             refused = [each.case for each in gate.cases(comparison) if not each.passes]
             untold = [each for each in refused if each.verdict == "inconclusive"]
             failed = [each for each in refused if each not in untold]
-            if failed or not refused:
-                self._said.append(f"failed by --primbench-fail-above: {_names(failed) or 'nothing was compared'}")
-            if untold:
-                self._said.append(f"not told, and so not passed by --primbench-fail-above: {_names(untold)}")
+            self._said += _refusals("failed by", failed) + _refusals("not told, and so not passed by", untold)
+            if not refused:
+                self._said.append("failed by --primbench-fail-above: nothing was compared")
         return passes
 
 
-def _names(cases: list[CaseComparison]) -> str:
-    return ", ".join(str(each.case.parameters["function"]) for each in cases)
+def _refusals(what: str, cases: list[CaseComparison]) -> list[str]:
+    names = ", ".join(str(each.case.parameters["function"]) for each in cases)
+    return [f"{what} --primbench-fail-above: {names}"] if cases else []
