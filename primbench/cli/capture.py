@@ -64,6 +64,9 @@ class CaptureStep:
     number: int | None = option(
         "--step", group="Script", type=click.IntRange(2), metavar="N", marks=("script",),
         help=f"The step of the script that is captured. Default: {DEFAULT_STEP}.")  # fmt: skip
+    is_prefill: bool = option(
+        "--prefill", group="Script", is_flag=True, marks=("script",),
+        help="Of a loop that generates, the call that is given the prompt.")  # fmt: skip
     model: OfModel = part(OfModel)
 
 
@@ -118,7 +121,7 @@ def _of_model(asked: CaptureStep) -> CaptureRequest:
     from primbench.registry import build, named_files
 
     if asked.arguments or typed("script"):
-        raise InvalidRequest(f"{asked.what}: arguments, --step and -m are for scripts")
+        raise InvalidRequest(f"{asked.what}: arguments, --step, --prefill and -m are for scripts")
     own = asked.model
     given: dict[str, Any] = {"batch_size": own.batch_size, "mode": own.mode, "dtype": own.dtype}
     given |= {"cudnn_benchmark": True} if own.cudnn_benchmark else {}
@@ -144,6 +147,7 @@ def _of_script(asked: CaptureStep) -> CaptureRequest:
         arguments=list(asked.arguments),
         number=asked.number or DEFAULT_STEP,
         is_module=asked.is_module,
+        is_prefill=asked.is_prefill,
         kernels=list(named_files()),
     )
 
@@ -168,8 +172,9 @@ command = CaptureCommand(
          "it was, and how often. Nothing is timed while it is recorded. Kernels that torch.compile has generated are "
          "parts, too: their code is written to STEP.kernels.py, and runs where --kernels names it.\n\n"
          "A script runs as it is, and ends once its step is captured. A step ends with an optimizer's step(), of the "
-         "first optimizer where there are several, and has all batches whose gradients that takes; where there is no "
-         "optimizer, it ends with a call of the outermost module without gradients. Under torchrun every rank runs "
+         "first optimizer where there are several, and has all batches whose gradients that takes; without one, with "
+         "the backward() that follows an update by hand; without that, too, with a call of the outermost module that "
+         "keeps no gradients, such as of a token that is made. Under torchrun every rank runs "
          "this, and rank 0 writes the file.\n\n"
          "\b\n"
          "primbench capture train.py -o step.toml --step 20 -- --epochs 1\n"

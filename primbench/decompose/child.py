@@ -39,6 +39,8 @@ class CaptureRequest(msgspec.Struct, frozen=True):
     """Of the script's step, from 1."""
     is_module: bool = False
     """Whether ``script`` is the name of a module."""
+    is_prefill: bool = False
+    """Whether of a loop that generates the call that is given the prompt is asked for."""
     primitive: str = ""
     """The primitive of the model."""
     model: dict[str, Any] = {}
@@ -84,7 +86,8 @@ def main() -> None:
     if request.script:
         from primbench.decompose.script import run
 
-        run(request.script, request.arguments, request.number, answer, is_module=request.is_module)
+        kind = {"is_module": request.is_module, "is_prefill": request.is_prefill}
+        run(request.script, request.arguments, request.number, answer, **kind)
     else:
         answer(_of_model(request))
     _end_threads()

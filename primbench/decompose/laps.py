@@ -15,6 +15,7 @@ from primbench.timing.host_counters import queued_s as queued_s_so_far
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+LEAST_TIMED = 5  # steps, the last ones after the captured one where there were fewer before it
 MOST = 10  # steps that are kept, the last ones before the captured one
 STEPS = 5  # that are profiled
 _END = "primbench: a step ends"
@@ -62,11 +63,22 @@ class Laps:
             self._laps.append((self._begun, now, self._waited_s, queue_s, self.module_calls))
         self._begun, self._waited_s, self._queued_s, self.module_calls = now, 0.0, queued_s, Counter()
 
-    def last(self) -> list[Lap]:
-        """At most MOST of them; in training on a GPU by its own clock, of whose work calls do not wait for the end."""
+    def are_enough(self, module_calls: Counter[str], *, most: int) -> bool:
+        """Whether so many called these modules as often, given the same, or there are ``most`` at all."""
+        return len(self._like(module_calls)) >= LEAST_TIMED or len(self._laps) >= most
+
+    def _like(self, module_calls: Counter[str]) -> list[Any]:
+        return [each for each in self._laps if each[-1] == module_calls]
+
+    def last(self, module_calls: Counter[str]) -> list[Lap]:
+        """At most MOST of them, of those that called these modules as often if they are enough; in training on a GPU by
+        its own clock, of whose work calls do not wait for the end.
+        """
+        like = self._like(module_calls)
+        laps = like if len(like) >= LEAST_TIMED else self._laps
         return [
             Lap(seconds, waited_s, None if math.isnan(queued_s) else queued_s, module_calls)
-            for begun, ended, waited_s, queued_s, module_calls in self._laps[-MOST:]
+            for begun, ended, waited_s, queued_s, module_calls in laps[-MOST:]
             if (seconds := _between_s(begun, ended)) is not None
         ]
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from primbench.decompose.compiled import Launched
 
 UNSEEN = ("profiler", "prim")  # namespaces of what computes nothing
+READ = ("aten::_local_scalar_dense", "aten::detach", "aten::alias")  # of a loss that is told, which begins no pass
 
 
 @contextlib.contextmanager
@@ -52,13 +53,13 @@ def recorder(step: CapturedStep, is_apart: Callable[[], bool] = lambda: False) -
     phases, around = _Phases(), contextlib.ExitStack()
 
     class Recorder(TorchDispatchMode):  # type: ignore[misc]
-        ignore_compile_internals: Any = classmethod(_sees_kernels)
+        ignore_compile_internals: Any = classmethod(sees_kernels)
         begin_module = staticmethod(phases.begin)
 
         def __enter__(self) -> Any:
             if phases.follow():
                 around.enter_context(_counting_replays(step))
-                around.enter_context(_as_compiled())
+                around.enter_context(as_compiled())
                 around.enter_context(following(_launching(step, phases, is_apart)))
             return super().__enter__()
 
@@ -94,9 +95,12 @@ def _taken_apart(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _called(func: Any, args: Any, kwargs: Any, step: CapturedStep, phases: _Phases) -> Any:
-    call = described(func, args, kwargs, phases.now())  # before it is called: it may change what it is given
+    tensors = [*tensors_in([*args, *kwargs.values()])]
+    call = described(
+        func, args, kwargs, phases.now(func.name(), tensors)
+    )  # before it is called: it may change what it is given
     result = func(*args, **kwargs)
-    step.calls.append(call if call.host_only else _touching(call, [*args, *kwargs.values()], result))
+    step.calls.append(call if call.host_only else _touching(call, tensors, result))
     return result
 
 
@@ -151,11 +155,11 @@ def outlasting_inference() -> Iterator[None]:
         torch.inference_mode.__exit__ = original
 
 
-def _touching(call: Call, arguments: list[Any], result: Any) -> Call:
+def _touching(call: Call, given: list[Any], result: Any) -> Call:
     import torch
 
     device = "cuda" if torch.cuda.is_initialized() else "cpu"  # whose caches are meant
-    return call._replace(touched=touched([*tensors_in(arguments)], tensors_in(result), device))
+    return call._replace(touched=touched(given, tensors_in(result), device))
 
 
 def _has_nested(arguments: Iterable[Any]) -> bool:
@@ -179,7 +183,7 @@ def _finish(step: CapturedStep) -> None:
         cudnn_benchmark=on_gpu and torch.backends.cudnn.benchmark,
         ranks=ranks,
     )
-    step.compiled = 0 if _sees_kernels() else _graphs()
+    step.compiled = 0 if sees_kernels() else _graphs()
 
 
 def _graphs() -> int:
@@ -234,10 +238,15 @@ class _Phases:
     def _step(self) -> None:
         self._is_over = True
 
-    def now(self) -> Phase:
+    def now(self, name: str = "", given: Iterable[Any] = ()) -> Phase:
+        """Of an operator that is called with these tensors."""
+        import torch
+
         if is_in_backward():
             self._is_over = True
             return "backward"
+        if name not in READ and torch.is_grad_enabled() and any(each.requires_grad for each in given):
+            self.begin()
         return "optimizer" if self._is_over else "forward"
 
 
@@ -266,13 +275,13 @@ def _counting_replays(step: CapturedStep) -> Iterator[None]:
         torch.cuda.CUDAGraph.replay = original
 
 
-def _as_compiled() -> contextlib.AbstractContextManager[object]:
+def as_compiled() -> contextlib.AbstractContextManager[object]:
     """Nothing is compiled while a step is recorded. A torch that takes no compiled code meanwhile would refuse what was
     compiled with fullgraph=True.
     """
     set_stance = getattr(sys.modules.get("torch._dynamo"), "set_stance", None)  # since torch 2.6
     try:
-        return set_stance("eager_on_recompile" if _sees_kernels() else "force_eager") if set_stance else _NOTHING
+        return set_stance("eager_on_recompile" if sees_kernels() else "force_eager") if set_stance else _NOTHING
     except RuntimeError:  # a function that is compiled has called what begins a step
         return _NOTHING
 
@@ -280,7 +289,7 @@ def _as_compiled() -> contextlib.AbstractContextManager[object]:
 _NOTHING = contextlib.nullcontext()
 
 
-def _sees_kernels(*_: object) -> bool:
+def sees_kernels(*_: object) -> bool:
     """Whether compiled code runs in a dispatch mode, as since torch 2.9."""
     from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from primbench.decompose.laps import following_loaders
 from primbench.decompose.recording import outlasting_inference
 from primbench.decompose.steps import Done, StepWatch
+from primbench.decompose.updates import following_passes
 from primbench.errors import InvalidRequest, PrimbenchError
 from primbench.spec.confidential import hidden_arguments
 
@@ -29,18 +30,26 @@ def run(
     answer: Callable[[CapturedStep | PrimbenchError], None],
     *,
     is_module: bool = False,
+    is_prefill: bool = False,
 ) -> None:
     """Call ``answer`` with the step, once more with what steps after it told, or with why there is none.
 
-    is_module: whether the script is named as ``python -m`` has it.
+    is_module: whether the script is named as ``python -m`` has it. is_prefill: whether of a loop that generates the
+    call that is given the prompt is asked for.
     """
     sys.argv = [script, *arguments]
     sys.path.insert(0, os.getcwd() if is_module else os.path.dirname(os.path.abspath(script)))
-    watch = StepWatch(number, " ".join([os.path.basename(script), *hidden_arguments(arguments)]), answer)
+    words = " ".join([os.path.basename(script), *hidden_arguments(arguments)])
+    watch = StepWatch(number, words, answer, is_prefill=is_prefill)
     ended: PrimbenchError | None = None
     handles = watch.follow()
     try:
-        with following_loaders(watch.laps), watch.endings.following(), outlasting_inference():
+        with (
+            following_loaders(watch.laps),
+            watch.endings.following(),
+            following_passes(watch.begin_pass, watch.end_pass),
+            outlasting_inference(),
+        ):
             _start(script, is_module=is_module)
         ended = InvalidRequest(watch.too_few(f"{script} ended"))
     except Done:

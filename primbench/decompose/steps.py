@@ -2,8 +2,9 @@
 
 A step of training is what lies between the ends of two step() of an optimizer, the first one that makes a step where
 there are several, or one made later, which takes its place: however many batches its gradients are of, it is one. A
-step of a script that has no optimizer lies between the ends of two calls of an outermost module that keep no gradients,
-in one thread: what the thread does between them, such as loading data, is in it.
+script that has backward passes and no optimizer has the steps of updates.py. A step of one without either lies between
+the ends of two calls of an outermost module that keep no gradients, in one thread: what the thread does between them,
+such as loading data, is in it. Of calls that are given other shapes it is one of the usual shape.
 
 Where an optimizer steps within backward(), its step ends with the next call of a module, since autograd takes back
 whatever begins within.
@@ -18,36 +19,26 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from primbench.decompose.calls import Calls, Given, given_to, is_to_learn
 from primbench.decompose.endings import Endings
-from primbench.decompose.laps import Inside, Laps, kind_of
+from primbench.decompose.laps import LEAST_TIMED, Inside, Laps
 from primbench.decompose.place import here
 from primbench.decompose.recording import is_in_backward, recorder
+from primbench.decompose.script_counts import ScriptCounts
+from primbench.decompose.updates import Updates
 from primbench.decompose.written import CapturedStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from primbench.errors import PrimbenchError
 
-LEAST_TIMED = 5  # steps, the last ones after the captured one where there were fewer before it
-_BY_HAND = "`with primbench.capture() as step:` in the script"
-_STARTED = (
-    f"a step without torch.optim is captured by {_BY_HAND}; processes that it "
-    "starts are not looked into: start it by torchrun, as torchrun -m primbench capture"
-)
-_WITH_GRADIENTS = (
-    "if it infers, call it within torch.no_grad() or torch.inference_mode(); a step without torch.optim is captured by "
-    f"{_BY_HAND}"
-)
+MOST_TIMED = 50  # calls to infer, of which few may be like the captured one
 _HOOKED = r"Using `torch\.compile\(module\)` when there are global hooks"  # it is ours that are meant
 
 
 class Done(SystemExit):
     """The step is captured; a script that catches Exception does not catch this."""
-
-
-def _several(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def end_now() -> NoReturn:
@@ -57,36 +48,26 @@ def end_now() -> NoReturn:
     os._exit(0)
 
 
-def _is_to_learn(output: Any) -> bool:
-    """Whether gradients may be asked of it, as of a network's and not of what only prepares data."""
-    import torch
-    from torch.utils._pytree import tree_leaves
-
-    tensors = [each for each in tree_leaves(output) if isinstance(each, torch.Tensor)]
-    return any(each.requires_grad for each in tensors) if tensors else torch.is_grad_enabled()
-
-
-class _Here(threading.local):
-    """What the thread that looks at it has done. depth: modules that it is in. calls: of an outermost one, to infer."""
-
-    def __init__(self) -> None:
-        self.depth = self.calls = 0
-        self.laps = Laps()
-
-
 class StepWatch:
     """Counts steps, captures the one that is asked for, and times others.
 
     is_done: whether it is captured. words: the script and its arguments, secrets hidden, which a suite keeps.
     """
 
-    def __init__(self, number: int, words: str, answer: Callable[[CapturedStep | PrimbenchError], None]) -> None:
-        self._number, self._words, self._answer = number, words, answer
+    def __init__(
+        self,
+        number: int,
+        words: str,
+        answer: Callable[[CapturedStep | PrimbenchError], None],
+        *,
+        is_prefill: bool = False,
+    ) -> None:
+        """is_prefill: whether of a loop that generates the call that is given the prompt is asked for."""
+        self._number, self._words, self._answer, self._is_prefill = number, words, answer, is_prefill
         self._process = os.getpid()
-        self.endings = Endings()
-        self._steps = self._calls_to_learn = 0
-        self._calls = self._all_calls = 0  # of modules, to infer: of the thread that made most of them, and of all
-        self._here = _Here()
+        self.endings, self._updates = Endings(), Updates(number)
+        self._seen = ScriptCounts()
+        self._here = Calls()
         self._inside: Inside | None = None
         self._recorder: Any = None
         self._step = CapturedStep()
@@ -94,8 +75,9 @@ class StepWatch:
         self._thread: threading.Thread | None = None  # that holds it, since a dispatch mode is of one
         self._laps = Laps()  # of that thread
         self._is_due = ""  # the optimizer that has made a step within backward()
+        self._learns: threading.Thread | None = None  # made the first backward pass
         self._trains: threading.Thread | None = None  # made the last output that has gradients
-        self._has_optimizer = self.is_done = self._has_left = False
+        self.is_done = self._has_left = False
 
     def follow(self) -> list[Any]:
         """The handles by which torch leaves off telling it."""
@@ -109,7 +91,9 @@ class StepWatch:
             # torch.compile() traces these, too, and would break a function's graph at what they do.
             module.register_module_forward_pre_hook(lambda *_: None if is_compiling() else self._begin_module()),
             module.register_module_forward_hook(
-                lambda called, _, output: None if is_compiling() else self._end_module(called, output), always_call=True
+                lambda called, given, *rest: None if is_compiling() else self._end_module(called, given, *rest),
+                with_kwargs=True,
+                always_call=True,
             ),
         ]
 
@@ -122,31 +106,51 @@ class StepWatch:
         """Of the thread that asks."""
         return self._here.laps
 
-    def too_few(self, ended: str, without_any: str = _STARTED, *, has_raised: bool = False) -> str:
-        """One line. ended: what became of the script. without_any: what to do where it made no step at all."""
-        seen, count = f"{_several(self._steps, 'step')} of an optimizer", self._steps
-        if self.endings.is_first and self._calls:
-            seen, count = f"{_several(self._calls, 'call')} of a module without gradients", self._calls
-            seen += f" in one thread, {self._all_calls} in all" * (self._all_calls > self._calls)
-        elif not self._steps and self._calls_to_learn:
-            seen += f" and {_several(self._calls_to_learn, 'call')} of a module with gradients"
-            without_any = _WITH_GRADIENTS if without_any == _STARTED else without_any
-        hint = "" if has_raised and count <= 1 else self._hint(count)
-        return f"{ended} after {seen}, before step {self._number} was captured: {hint or without_any}"
+    def too_few(self, ended: str, without_any: str = "", *, has_raised: bool = False) -> str:
+        """One line, as ScriptCounts.too_few() has it."""
+        self._seen.has_stepped = not self.endings.is_first
+        return self._seen.too_few(ended, self._number, without_any, has_raised=has_raised, is_prefill=self._is_prefill)
 
-    def _hint(self, count: int) -> str:
-        """Where the script made so many steps; "" where it made none."""
-        if self._has_optimizer and self.endings.is_first:
-            return f"the script has an optimizer that made none; a step without is captured by {_BY_HAND}"
-        if count == 1:
-            return "a step lies between the ends of two: have the script make more"
-        if count >= self._number:
-            return f"a step that does not begin and end in one thread is captured by {_BY_HAND}"
-        return f"ask for --step {count} or less" if count else ""
+    def begin_pass(self, leaves: Callable[[], Iterable[Any]]) -> None:
+        """A backward pass begins. leaves: what it gives gradients to."""
+        if self.is_forked or (self._seen.passes and not self._is_here):
+            return
+        if not self._seen.passes:
+            self._learns = threading.current_thread()
+            self._forget_inference()
+        self._seen.passes += 1
+        if self._is_of_updates and self._updates.begin(leaves):
+            self._end_training(self._updates.between)
+
+    def end_pass(self) -> None:
+        if self._is_of_updates and self._is_here and not self.is_forked:
+            self._updates.look()
+
+    @property
+    def _is_here(self) -> bool:
+        """Whether this is the thread that made the first backward pass."""
+        return self._learns is threading.current_thread()
+
+    @property
+    def _is_of_updates(self) -> bool:
+        """Whether the script seems to have no optimizer of torch, or one that it does not use."""
+        return self.endings.is_first and (not self.endings.made or self._seen.passes > self._number)
+
+    def _forget_inference(self) -> None:
+        """Calls before the first backward pass were no steps of what the script is for."""
+        if self.is_done:
+            self._step.of += ", before any backward()"
+            return
+        self.leave_off()
+        self._here.laps.forget()
 
     def _end_optimizer(self, optimizer: Any) -> None:
+        was_first = self.endings.is_first
         if self.is_forked or not self.endings.ends(optimizer):
             return
+        if was_first and self._seen.passes and not self.is_done:
+            self.leave_off()
+            self._seen.steps = 0
         name = type(optimizer).__name__
         if is_in_backward():
             self._is_due = name
@@ -154,14 +158,14 @@ class StepWatch:
             self._end_training(f"between the ends of two {name}.step()")
 
     def _end_training(self, between: str) -> None:
-        self._steps += 1
-        if self._steps == 1:  # what came before it was none
+        self._seen.steps += 1
+        if self._seen.steps == 1:  # what came before it was none
             self._drop()
             self._here.laps.forget()
         self._note_lap()
         if self._is_recording:
-            self._end(between)
-        elif self._steps == self._number - 1:
+            self._end(between, self._seen.steps)
+        elif self._seen.steps == self._number - 1:
             self._begin()
         self._leave_if_enough()
 
@@ -174,29 +178,41 @@ class StepWatch:
         if (name := self._is_due) and self._trains is threading.current_thread() and not self.is_forked:
             self._is_due = ""
             self._end_training(f"between the calls of a module that follow two backward() with {name}.step() in them")
-        if self.endings.is_first and not self._is_inference():
+        if self.endings.is_first and not self._seen.passes and not self._is_inference():
             self._drop()
         if self._is_recording:
             self._recorder.begin_module()
 
-    def _end_module(self, module: Any, output: Any) -> None:
+    def _end_module(self, module: Any, arguments: Any, *rest: Any) -> None:
+        """rest: what it was given by name, which torch leaves out where the module has raised, and its output."""
+        *named, output = rest
         self._here.depth -= 1
         if self._here.depth:
             return
-        self._here.laps.module_calls[kind_of(module)] += 1
-        if not self._is_inference():
-            if _is_to_learn(output):
-                self._calls_to_learn += 1
+        given = given_to(module, arguments, *named)
+        is_inference = self._is_inference()
+        self._here.laps.module_calls[str(given) if is_inference else given.kind] += 1
+        if not is_inference:
+            if is_to_learn(output):
+                self._seen.calls_to_learn += 1
                 self._trains = threading.current_thread()
             return
-        self._here.calls += 1
-        self._calls, self._all_calls = max(self._calls, self._here.calls), self._all_calls + 1
-        self._note_lap()
-        if self._is_recording:
-            self._end("between the ends of two calls of its outermost module")
-        elif self._here.calls >= self._number - 1 and not self.is_done and not self._looks_for_optimizers():
-            self._begin()
+        self._end_call(given)
         self._leave_if_enough()
+
+    def _end_call(self, given: Given) -> None:
+        """Of an outermost module, to infer."""
+        self._here.to_infer[given] += 1
+        calls = self._here.to_infer.total()
+        self._seen.calls, self._seen.all_calls = max(self._seen.calls, calls), self._seen.all_calls + 1
+        self._note_lap()
+        if self._is_recording and not self._here.is_wanted(given, is_prefill=self._is_prefill):
+            self._drop()
+        if self._is_recording:
+            between = f"between the ends of two calls of its outermost module{self._here.words(given)}"
+            self._end(between, calls)
+        elif calls >= self._number - 1 and not self.is_done and not self._looks_for_optimizers():
+            self._begin()
 
     def _note_lap(self) -> None:
         if self._is_recording:
@@ -206,13 +222,13 @@ class StepWatch:
     def _is_inference(self) -> bool:
         import torch
 
-        is_first = self.endings.is_first and not self._has_optimizer
+        is_first = self.endings.is_first and not self._seen.has_optimizer and not self._seen.passes
         return is_first and not torch.is_grad_enabled() and not self.is_forked
 
     def _looks_for_optimizers(self) -> bool:
         """Whether the script has made one by now, so that calls before are not what it is for."""
-        self._has_optimizer = self.endings.made > 0
-        return self._has_optimizer
+        self._seen.has_optimizer = self.endings.made > 0
+        return self._seen.has_optimizer
 
     @property
     def _is_recording(self) -> bool:
@@ -230,6 +246,8 @@ class StepWatch:
 
     def leave_off(self) -> None:
         """Record nothing more of a step that has not ended."""
+        if self._is_here:
+            self._updates.leave()
         if self._is_recording:
             self._drop()
         elif self._recorder is not None:
@@ -246,10 +264,10 @@ class StepWatch:
         self._recorder, self._step, self._thread = None, CapturedStep(), None
         self._records.release()
 
-    def _end(self, between: str) -> None:
+    def _end(self, between: str, number: int) -> None:
         self._recorder.__exit__(None, None, None)
         self._recorder = None
-        self._step.of, self._step.place = f"step {self._number} of {self._words}, {between}", here()
+        self._step.of, self._step.place = f"step {number} of {self._words}, {between}", here()
         self.is_done = True
         self._tell()
         self._laps.end(is_timed=False)
@@ -261,12 +279,14 @@ class StepWatch:
         if self._thread is not threading.current_thread():
             if self._has_left or not self._thread.is_alive():
                 self._leave(Done(0))
-        elif len(self._laps) >= LEAST_TIMED:
+        elif self._laps.are_enough(self._step.module_calls, most=MOST_TIMED if self._is_inference() else LEAST_TIMED):
             self._leave_once_timed()
 
     def _leave_once_timed(self) -> None:
         if threading.current_thread() is not threading.main_thread():  # which alone the profiler starts in
             self._leave(SystemExit())  # of which no more is said where a thread ends by it
+        if self._is_prefill:  # which the steps that come next are not
+            self._leave(Done(0))
         self._inside = self._inside or Inside()
         try:
             self._inside.end()
@@ -295,5 +315,5 @@ class StepWatch:
 
     def _tell(self) -> None:
         """The step, with those that were timed by now."""
-        self._step.laps = self._laps.last()
+        self._step.laps = self._laps.last(self._step.module_calls)
         self._answer(self._step)

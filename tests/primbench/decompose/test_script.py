@@ -50,17 +50,21 @@ for _ in range(int(sys.argv[1])):
 POOL = "import concurrent.futures\npool = concurrent.futures.ThreadPoolExecutor(2)\nwith pool:\n    for "
 
 
-def outcome(folder: Path, text: str, *arguments: str, number: int = 20, module: str = "") -> Any:
+def outcome(
+    folder: Path, text: str, *arguments: str, number: int = 20, module: str = "", is_prefill: bool = False
+) -> Any:
     """What capturing a step of a script of that text gives in the end: the step, or the error.
 
     module: its name, where it is one.
     """
-    found = answers(folder, text, *arguments, number=number, module=module)
+    found = answers(folder, text, *arguments, number=number, module=module, is_prefill=is_prefill)
     assert len(found) <= 2
     return found[-1]
 
 
-def answers(folder: Path, text: str, *arguments: str, number: int, module: str = "") -> list[Any]:
+def answers(
+    folder: Path, text: str, *arguments: str, number: int, module: str = "", is_prefill: bool = False
+) -> list[Any]:
     from torch._dynamo.utils import counters
 
     from primbench.decompose.script import run
@@ -71,7 +75,8 @@ def answers(folder: Path, text: str, *arguments: str, number: int, module: str =
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", sys.argv)
         patch.setattr(sys, "path", [*sys.path])
-        run(module or str(script), arguments, number, found.append, is_module=bool(module))
+        how = {"is_module": bool(module), "is_prefill": is_prefill}
+        run(module or str(script), arguments, number, found.append, **how)
     return found
 
 
@@ -206,11 +211,12 @@ def test_a_step_of_inference_is_of_one_thread_whichever_first_makes_it(
 
 
 def test_steps_of_two_modules_in_turn_are_told_apart(tmp_path: Path) -> None:
+    """Those that are like the captured one are timed."""
     text = SERVER.format(mode="torch.no_grad", at_each="ask(); ask(); infer_other()")
     other = "def infer_other(other=torch.no_grad()(torch.nn.Linear(9, 9))): return other(torch.ones(9))\nfor"
     step = outcome(tmp_path, text.replace("for", other, 1), "20", number=13)
-    assert {"Sequential [3, 4]": 1} == step.module_calls
-    assert 4 == step.unlike  # 3, 6, 9 and 12
+    assert {"Sequential [3, 4] given [2, 4]": 1} == step.module_calls
+    assert (7, 0) == (len(step.laps), step.unlike)  # without 3, 6, 9 and 12
 
 
 def test_optimizers_that_step_within_backward_have_steps_that_end_with_the_next_call(tmp_path: Path) -> None:
