@@ -34,7 +34,7 @@ class Aten(Problem, name="aten"):
     shapes, strides and types. Whole numbers are the same, or as many different ones of the same range: what an
     embedding costs depends on them. Numbers with a fraction are random, and not below zero where none was.
 
-    An operator inductor.NAME.DIGEST is a kernel that torch.compile has generated, whose text is in a file of --kernels.
+    An operator generated.NAME.DIGEST is a kernel that torch.compile has generated: its text is in a file of --kernels.
 
     A view or an allocation (host_only) starts nothing on a GPU: what it takes is the host's time.
     """

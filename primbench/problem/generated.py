@@ -1,7 +1,7 @@
 """Kernels that torch.compile has generated (Inductor: C++ on a CPU, Triton on a GPU), as text that is code.
 
 `primbench capture` writes them to a file beside the step's, which is a file of ``--kernels``: what it holds is run by
-nobody who has not named it. An operator ``inductor.NAME.DIGEST`` is such a kernel, with what a launch is given.
+nobody who has not named it. An operator ``generated.NAME.DIGEST`` is such a kernel, with what a launch is given.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 
-GENERATED = "inductor"
-"""The namespace of such operators."""
+GENERATED = "generated"
+"""The namespace of such operators, which is none of torch's."""
 TEXTS: dict[str, str] = {}
 """Texts by their digests, of the files that were named."""
 
@@ -29,10 +29,12 @@ def generated(text: str) -> None:
 
 
 def parameters(text: str) -> list[str]:
-    """Names of what a launch gives the kernel, in their order; Triton's have constants after these."""
-    found = _PARAMETERS.search(text)
-    words = found[1].split(",") if found else []
-    return [name[0] for each in words if (name := _NAME.search(each.strip()))]
+    """Names of what a launch gives the kernel, in their order; Triton's have constants after these.
+
+    The kernel is the last function of the text, after those that it calls.
+    """
+    words = [found.split(",") for found in _PARAMETERS.findall(text)]
+    return [name[0] for each in (words[-1] if words else ()) if (name := _NAME.search(each.strip()))]
 
 
 def is_output(parameter: str) -> bool:

@@ -26,6 +26,10 @@ from torch._inductor.async_compile import AsyncCompile
 async_compile = AsyncCompile()
 before = 1
 triton_poi_fused_relu_0 = async_compile.triton('triton_poi_fused_relu_0', '''
+@triton.jit
+def _triton_helper_fn_add0(arg0_0, arg1_0):
+    return arg0_0 + arg1_0
+
 @triton_heuristics.pointwise(size_hints={'x': 4096}, filename=__file__, triton_meta={'signature': {}})
 @triton.jit
 def triton_poi_fused_relu_0(in_out_ptr0, in_ptr0, out_ptr1, ks0, xnumel, XBLOCK : tl.constexpr):
