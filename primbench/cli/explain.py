@@ -16,10 +16,13 @@ from primbench.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from primbench.report.document import Document
     from primbench.results.file import Results
     from primbench.results.record import Record
     from primbench.results.step_sums import Explained
     from primbench.suites import Entry, StudyFile
+
+    Step = tuple[str, Explained]
 
 RANK = 30
 STEP = "step"
@@ -61,19 +64,37 @@ def _explain(asked: ExplainSteps) -> None:
     from primbench.report import explained as words
     from primbench.system.jsonlines import SUFFIXES
 
-    files, here = asked.files, asked.here
-    traced = [file.endswith(TRACES) for file in files]
-    if all(traced):
-        _traces(files, here)
+    here = asked.here
+    traces, files = _apart(asked.files)
+    if not files:
+        _traces(traces, here)
         return
-    if any(traced):
-        raise InvalidRequest("traces and other files in one: explain them one after the other")
+    if traces and len(traces) + len(files) > 2:
+        raise InvalidRequest(
+            "several traces, or several steps, and both: explain a step beside one trace of its script"
+        )
     recorded = [file.endswith(SUFFIXES) for file in files]
     if any(recorded) and not all(recorded):
         raise InvalidRequest("suites and results files in one: explain them one after the other")
     steps, records = _of_results(files, here) if all(recorded) else _of_suites(files, here)
-    publish(words.document(steps), here.exports.files)
+    document = words.document(steps)
+    publish(_joined(document, steps, records, traces[0]) if traces else document, here.exports.files)
     exit_as(None, records)
+
+
+def _apart(files: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Traces, and what else there is."""
+    traces = [file for file in files if file.endswith(TRACES)]
+    return traces, [file for file in files if file not in traces]
+
+
+def _joined(document: Document, steps: Sequence[Step], records: Sequence[Record], trace: str) -> Document:
+    """With what a trace of the script's own steps tells of the only one."""
+    from primbench.traces import in_place, kineto
+
+    if len(steps) > 1:
+        raise InvalidRequest(f"{trace}: of one step, and there are {len(steps)}")
+    return in_place.joined(document, *steps[0], records, kineto.read(trace))
 
 
 def _traces(files: Sequence[str], here: Here) -> None:
@@ -86,7 +107,7 @@ def _traces(files: Sequence[str], here: Here) -> None:
     publish(report.document(traces, [bound.bound_of(trace) for trace in traces]), here.exports.files)
 
 
-def _of_results(files: Sequence[str], here: Here) -> tuple[list[tuple[str, Explained]], Sequence[Record]]:
+def _of_results(files: Sequence[str], here: Here) -> tuple[list[Step], Sequence[Record]]:
     from primbench.cli.outputs import check_here
     from primbench.results import file as results_file
 
@@ -96,7 +117,7 @@ def _of_results(files: Sequence[str], here: Here) -> tuple[list[tuple[str, Expla
     return steps, [record for results in held.values() for record in results.latest()]
 
 
-def _of_suites(files: Sequence[str], here: Here) -> tuple[list[tuple[str, Explained]], Sequence[Record]]:
+def _of_suites(files: Sequence[str], here: Here) -> tuple[list[Step], Sequence[Record]]:
     """Parts and wholes of all, measured in one run, and its records."""
     import primbench.suites as suites
     from primbench.cli.measuring import exit_as, measured
@@ -158,7 +179,7 @@ def _title(file: str, said: StudyFile, *, is_alone: bool) -> str:
     return words if is_alone else f"{words} ({file})"
 
 
-def _steps_in(file: str, results: Results) -> list[tuple[str, Explained]]:
+def _steps_in(file: str, results: Results) -> list[Step]:
     """Each in each place, with its title. Raises FileError where none is."""
     from primbench.decompose.place import as_it_ran
     from primbench.report.explained import places
@@ -191,6 +212,7 @@ command = RequestCommand(
          "and the larger of these two. The whole of a script's step are steps like it, timed as they ran when it was "
          "captured, of which waits for the data loader and for a CPU are told apart.\n\n"
          "A trace that torch.profiler wrote (TRACE.json, TRACE.json.gz) is read as it is: what bounds the steps in it, "
-         "and how much the first remedy can gain. Two traces are set side by side; of ranks of one job it says who is "
+         "and how much the first remedy can gain. Beside a captured step, of whose script it is, it says what each of "
+         "its parts takes in place. Two traces are set side by side; of ranks of one job it says who is "
          "waited for.",
 )  # fmt: skip

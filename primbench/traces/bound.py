@@ -73,18 +73,18 @@ def bound_of(trace: TraceFile) -> StepBound:
 
 
 def _of_gpu(trace: TraceFile) -> StepBound:
-    windows = _windows(trace)
+    several = windows(trace)
     threads = _Threads(trace.calls)
     parts_s: dict[StepPart, float] = defaultdict(float)
-    for window in windows:
+    for window in several:
         for part, time_s in _parts(window, threads):
             parts_s[part] += time_s
-    ran = [each for window in windows for each in window.ran]
+    ran = [each for window in several for each in window.ran]
     collectives = (each.end_s - each.begin_s for each in ran if each.work == "collective")
     return _bound(
-        len(windows), sum(window.end_s - window.begin_s for window in windows), parts_s,
+        len(several), sum(window.end_s - window.begin_s for window in several), parts_s,
         [(each.name, each.end_s - each.begin_s) for each in ran], is_whole=not trace.steps, launches=len(ran),
-        waits=_waits(trace.calls, windows[0].begin_s, windows[-1].end_s), collective_s=sum(collectives), on_gpu=True,
+        waits=_waits(trace.calls, several[0].begin_s, several[-1].end_s), collective_s=sum(collectives), on_gpu=True,
     )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def shown(name: str) -> str:
     return short if len(short) <= _MOST_NAME else f"{short[: _MOST_NAME - 3]}..."
 
 
-class _Window(NamedTuple):
+class Window(NamedTuple):
     """A step, and what it has started."""
 
     begin_s: float
@@ -130,17 +130,17 @@ class _Window(NamedTuple):
     """Of what the next step began with."""
 
 
-def _windows(trace: TraceFile) -> list[_Window]:
+def windows(trace: TraceFile) -> list[Window]:
     """Of each step that another one follows; of the only one there is all of it."""
     found = _by_step(trace)
     if not found:
-        return [_Window(trace.on_gpu[0].begin_s, _end_s(trace.on_gpu), trace.on_gpu)]
+        return [Window(trace.on_gpu[0].begin_s, _end_s(trace.on_gpu), trace.on_gpu)]
     if len(found) == 1:
         ((number, ran),) = found.items()
         begin_s, end_s = trace.steps[number]
-        return [_Window(min(begin_s, ran[0].begin_s), max(end_s, _end_s(ran)), ran)]
+        return [Window(min(begin_s, ran[0].begin_s), max(end_s, _end_s(ran)), ran)]
     several = itertools.pairwise(found[number] for number in sorted(found))
-    return [_Window(own[0].begin_s, later[0].begin_s, own, later[0].launch) for own, later in several]
+    return [Window(own[0].begin_s, later[0].begin_s, own, later[0].launch) for own, later in several]
 
 
 def _end_s(ran: Sequence[OnGpu]) -> float:
@@ -159,7 +159,7 @@ def _by_step(trace: TraceFile) -> dict[int, list[OnGpu]]:
     return found
 
 
-def _parts(window: _Window, threads: _Threads) -> Iterator[tuple[StepPart, float]]:
+def _parts(window: Window, threads: _Threads) -> Iterator[tuple[StepPart, float]]:
     """Each moment of a step is of one part; what runs beyond its end is of the next step, as it is in the last one."""
     begin_s, end_s, ran, next_launch = window
     launches = [*(each.launch for each in ran), next_launch]

@@ -58,7 +58,7 @@ def _where(trace: TraceFile, bound: StepBound) -> Table:
     title = "what was traced" if bound.is_whole else f"a step, the mean of {bound.steps}"
     shared = [*filter(None, [trace.gpu]), *([] if trace.rank is None else [f"rank {trace.rank}"])]
     table = Table.of_rows(
-        title, ["", "time", "share", "while"], rows, [*map(Note, _cautions(trace, bound))],
+        title, ["", "time", "share", "while"], rows, [*map(Note, cautions(trace, bound))],
         formats={"time": format_time, "share": format_percent},
     )  # fmt: skip
     return replace(table, shared=shared)
@@ -69,7 +69,8 @@ def _share(time_s: float, bound: StepBound) -> float | None:
     return time_s / bound.step_s if bound.step_s else None
 
 
-def _cautions(trace: TraceFile, bound: StepBound) -> Iterator[str]:
+def cautions(trace: TraceFile, bound: StepBound) -> Iterator[str]:
+    """What to know of a trace before its numbers are believed."""
     if trace.unseen:
         yield (
             f"{trace.unseen} calls of a device's driver started what the trace does not have: what its kernels take is "
@@ -81,7 +82,7 @@ def _cautions(trace: TraceFile, bound: StepBound) -> Iterator[str]:
             "the host slower, so that without it launches and Python take less than here"
         )
     if bound.is_whole:
-        yield "no steps are marked: call the profiler's step() after each for parts of a step"
+        yield "no steps are marked: give the profiler a schedule, and call its step() after each, for parts of a step"
 
 
 def _largest(bound: StepBound) -> Table:
