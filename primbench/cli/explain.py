@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING
 from primbench.cli.captured import threads_of
 from primbench.cli.options import Here, HowHere, max_time, min_time
 from primbench.cli.request import RequestCommand, argument, dataclass, part
-from primbench.errors import FileError, InvalidRequest
+from primbench.cli.studying import time_budget
+from primbench.errors import FileError, InvalidRequest, PrimbenchError
 from primbench.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from primbench.problem import Problem
     from primbench.report.document import Document
     from primbench.results.file import Results
     from primbench.results.record import Record
     from primbench.results.step_sums import Explained
+    from primbench.spec.captured import Captured
     from primbench.suites import Entry, StudyFile
 
     Step = tuple[str, Explained]
+    Ended = PrimbenchError | SystemExit | None
 
 RANK = 30
 STEP = "step"
@@ -33,6 +37,8 @@ TRACES = (".json", ".json.gz")
 """Ends of names of traces that torch's profiler has written."""
 LEAST_S, MOST_S = 5e-3, 30e-3
 """How long a part is sampled, of which there may be hundreds."""
+USUAL_BUDGET_S = 60.0
+"""How long an answer is waited for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +47,11 @@ class HowPartsAre(HowHere):
 
     min_time_s: float | None = min_time(format_time(LEAST_S))
     max_time_s: float | None = max_time(format_time(MOST_S))
+    time_budget_s: float | None = time_budget(
+        "Begin no part that would end later than this; first come those that are likely to take most of the step. The "
+        "others are said to take at most what is left of it.",
+        USUAL_BUDGET_S,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +87,10 @@ def _explain(asked: ExplainSteps) -> None:
     recorded = [file.endswith(SUFFIXES) for file in files]
     if any(recorded) and not all(recorded):
         raise InvalidRequest("suites and results files in one: explain them one after the other")
-    steps, records = _of_results(files, here) if all(recorded) else _of_suites(files, here)
+    steps, records, ended = _of_results(files, here) if all(recorded) else _of_suites(files, here)
     document = words.document(steps)
     publish(_joined(document, steps, records, traces[0]) if traces else document, here.exports.files)
-    exit_as(None, records)
+    exit_as(ended, records)
 
 
 def _apart(files: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -107,18 +118,19 @@ def _traces(files: Sequence[str], here: Here) -> None:
     publish(report.document(traces, [bound.bound_of(trace) for trace in traces]), here.exports.files)
 
 
-def _of_results(files: Sequence[str], here: Here) -> tuple[list[Step], Sequence[Record]]:
+def _of_results(files: Sequence[str], here: Here) -> tuple[list[Step], Sequence[Record], None]:
+    """Steps, and their records."""
     from primbench.cli.outputs import check_here
     from primbench.results import file as results_file
 
     held = {file: results_file.read(file) for file in files}
     check_here(here, files)
     steps = [step for file, results in held.items() for step in _steps_in(file, results)]
-    return steps, [record for results in held.values() for record in results.latest()]
+    return steps, [record for results in held.values() for record in results.latest()], None
 
 
-def _of_suites(files: Sequence[str], here: Here) -> tuple[list[Step], Sequence[Record]]:
-    """Parts and wholes of all, measured in one run, and its records."""
+def _of_suites(files: Sequence[str], here: Here) -> tuple[list[Step], Sequence[Record], Ended]:
+    """Parts and wholes of all, measured in one run, its records, and what has ended it before all of them were."""
     import primbench.suites as suites
     from primbench.cli.measuring import exit_as, measured
     from primbench.cli.outputs import check_here
@@ -129,20 +141,35 @@ def _of_suites(files: Sequence[str], here: Here) -> tuple[list[Step], Sequence[R
     threads = threads_of([each.captured for each in said.values()], here.where)
     here = replace(here, where=replace(here.where, threads=threads), how=_how(here.how, said.values()))
     titles = {file: _title(file, each, is_alone=len(files) == 1) for file, each in said.items()}
-    entries = [
-        (entry.problem, {**entry.labels, STEP: titles[file]})
-        for file in files
-        for entry in sorted(suites.read(file), key=_share, reverse=True)
-    ]
+    entries = [each for file in files for each in _entries(file, titles[file])]
     _check_parts(titles, [labels for _, labels in entries])
     with resuming(here.record.resume) as begun:
         check_here(here, files)
-        captured = {titles[file]: each.captured for file, each in said.items() if each.captured}
-        first = header(sys.argv, dict(here.record.labels), captured=captured)
+        first = header(sys.argv, dict(here.record.labels), captured=_captured(titles, said))
         results, ended = measured(entries, here, None, begun, first, of_all=True)
-    if ended is not None:
+    if ended is not None and not _is_begun(results):
         exit_as(ended, results.records)
-    return _steps_in(", ".join(files), results), results.records
+    return _steps_in(", ".join(files), results), results.records, ended
+
+
+def _captured(titles: Mapping[str, str], said: Mapping[str, StudyFile]) -> dict[str, Captured]:
+    """By their titles."""
+    return {titles[file]: each.captured for file, each in said.items() if each.captured}
+
+
+def _entries(file: str, title: str) -> list[tuple[Problem, dict[str, str]]]:
+    """First what is likely to take most of the step."""
+    import primbench.suites as suites
+
+    ordered = sorted(suites.read(file), key=_share, reverse=True)
+    return [(entry.problem, {**entry.labels, STEP: title}) for entry in ordered]
+
+
+def _is_begun(results: Results) -> bool:
+    """Whether a part was measured, so that there is an answer."""
+    from primbench.spec.captured import PARTS
+
+    return any(record.status == "ok" and record.case.labels.get("set") == PARTS for record in results.records)
 
 
 def _check_parts(titles: Mapping[str, str], every: Sequence[Mapping[str, str]]) -> None:

@@ -26,7 +26,7 @@ from primbench.cli.resuming import Begun, check_machine, check_resume, going_on,
 from primbench.distributed import world
 from primbench.distributed.followers import Leader, follow
 from primbench.errors import INTERRUPTED, InvalidRequest, PrimbenchError
-from primbench.experiments.budget import Budget, spread
+from primbench.experiments.budget import Budget
 from primbench.problem import Problem
 from primbench.registry import backends_of
 from primbench.report.plain import printable
@@ -95,7 +95,8 @@ def measured(
 ) -> tuple[Results, PrimbenchError | SystemExit | None]:
     """What became of the entries, and what ended it early. first: the header of a new results file, if it says more.
 
-    of_all: has a record, though none is written, of each case that --time-budget left out.
+    of_all: keeps the order of the entries, and has a record, though none is written, of each case that --time-budget
+    left out.
     """
     where, how, record = here.where, here.how, here.record
     planned = plan(
@@ -122,7 +123,7 @@ def measured(
     )
     left, begun_with = left_to_do(cases, found), list(found.workers)
     budget = Budget(how.time_budget_s, found.records)
-    in_order = left if how.time_budget_s is None else spread(left)
+    in_order = left if of_all else budget.in_order(left)
     say_of_trace(cases, asked=how.trace)
     say_of_threads(where.threads, where.cpus)
     path = record.resume or ""

@@ -88,6 +88,10 @@ class Budget:
         self._beside = defaultdict[str, list[float]](lambda: [0.0, 0.0])  # by primitive; "" of all: taken, expected
         self._promised: dict[bytes, Case] = {}  # of later arms, which follow for certain
 
+    def in_order(self, cases: Sequence[Case]) -> list[Case]:
+        """As they are; spread where some may be left out."""
+        return [*cases] if math.isinf(self._ends) else spread(cases)
+
     def may_begin(self, cases: Sequence[Case]) -> bool:
         """Whether these would end in time, and all that were let begin before them. The first ones always may.
 

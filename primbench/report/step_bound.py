@@ -141,13 +141,33 @@ def answer(steps: Sequence[tuple[str, Explained]]) -> str:
 
 
 def _bounds(title: str, explained: Explained, *, is_alone: bool) -> str:
-    step_s, rest = explained.step_s, explained.unexplained_fraction
-    if explained.disturbed_s > MUCH * explained.known_s or not explained.rows or not step_s or rest is None:
+    step_s = explained.step_s
+    if explained.disturbed_s > MUCH * explained.known_s or not step_s or not _is_certain(explained):
         return f"{title}: {_most(explained)}."
     on_gpu = Device.parse(explained.device).is_gpu
     said = sentence(parts_of(explained), step_s, _largest(explained), on_gpu=on_gpu)
-    left = f" {format_percent(rest)} is unexplained." if abs(rest) > MUCH else ""
-    return f"{'' if is_alone else f'{title}: '}{said}{left}"
+    return f"{'' if is_alone else f'{title}: '}{said}{_left(explained)}"
+
+
+def _left(explained: Explained) -> str:
+    """What there is beside what bounds it."""
+    rest = explained.unexplained_fraction
+    if rest is None:
+        return f" {_unmeasured(explained)}."
+    return f" {format_percent(rest)} is unexplained." if abs(rest) > MUCH else ""
+
+
+def _is_certain(explained: Explained) -> bool:
+    """Whether all was measured, or the same would bound it if what was not, or is unexplained, were of one part."""
+    if explained.unexplained_fraction is not None:
+        return bool(explained.rows)
+    rest_s, parts_s = explained.rest_s, parts_of(explained)
+    on_gpu = Device.parse(explained.device).is_gpu
+    part = bounding(parts_s, on_gpu=on_gpu)
+    if part is None or rest_s is None or rest_s < 0:
+        return False
+    others: tuple[StepPart, ...] = ("data", "queue", "python", "kernels" if on_gpu else "operators")
+    return all(bounding({**parts_s, each: parts_s.get(each, 0.0) + rest_s}, on_gpu=on_gpu) == part for each in others)
 
 
 def _largest(explained: Explained) -> tuple[str, float]:

@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from primbench.errors import INTERRUPTED
 from primbench.results.file import read
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from click.testing import Result
+
+    from primbench.spec.case import Case
 
 OWN = """
 title = "{title}"
@@ -121,6 +126,24 @@ def test_parts_that_a_budget_left_out_are_told_and_not_taken_for_unexplained_tim
     assert f"--resume {results}" in found.stderr
     rest = invoke("explain", file, *SHORT, "--resume", results, "--json", "-")
     assert {} == json.loads(rest.stdout)[0]["unmeasured"]
+
+
+def test_an_interrupt_is_answered_by_what_was_measured_until_then(
+    invoke: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupting(cases: Iterable[Case], shown: object) -> Iterator[Case]:
+        yield next(iter(cases))
+        raise KeyboardInterrupt
+
+    file = tmp_path / "own.toml"
+    file.write_text(OWN.format(title="own", threads=1).replace("captured = {", "captured = { parts = 5,"))
+    monkeypatch.setattr("primbench.cli.measuring.announced", interrupting)
+    found = invoke("explain", file, *SHORT, "--json", tmp_path / "told.json")
+    assert INTERRUPTED == found.exit_code
+    assert "Stopped after 1 of 2 cases." in found.stderr
+    (step,) = json.loads((tmp_path / "told.json").read_text())
+    assert {"captured, but not in these results": 3} == step["unmeasured"]
+    assert "3 of its calls were not measured" in found.stdout
 
 
 def test_requests_that_mean_nothing(refusal: Callable[..., str], measured: tuple[Path, Result], tmp_path: Path) -> None:

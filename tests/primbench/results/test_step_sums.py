@@ -177,6 +177,18 @@ def test_parts_that_failed_leave_a_lower_bound_and_nothing_to_explain() -> None:
     )
 
 
+def test_what_bounds_a_step_is_told_where_calls_that_were_not_measured_could_not_change_it() -> None:
+    """Of 520 us a GPU computes 400 us in the calls that were."""
+    parts = [record("gemm", 4, on_gpu(30e-6, 100e-6), m=1), record("gemm", 3, None, m=2)]
+    found = explained([*parts, record("model", 0, on_gpu(100e-6, 510e-6, 520e-6))])
+    assert found is not None
+    assert answer([("A step", found)]) == (
+        "The GPU's kernels bound this step: the GPU computes 400 us of 520 us, gemm most, for 400 us; without any wait "
+        "it would still take 400 us: make the kernels faster. 3 of its calls were not measured: with what is "
+        "unexplained, they take 23.1%."
+    )
+
+
 def test_a_part_that_failed_leaves_what_lies_between_operators_known() -> None:
     """Of a script's step of 100 us, each call of which takes 30 us to launch and 10 us to compute."""
     step = Captured(step="a step", times_s=[100e-6] * 12, inside_s=[70e-6] * 5)
