@@ -101,8 +101,10 @@ def fleet_at(dice: np.random.Generator, nodes: int, cases: int, longer: float = 
 
 def fleets_told(dice: np.random.Generator, fleets: int, nodes: int, longer: float = 1.0, cases: int = 60) -> Told:
     """Of fleets beside an earlier time of theirs."""
+    peers = dict.fromkeys(f"n{node}" for node in range(nodes))
     found = [
-        against("before", fleet_at(dice, nodes, cases), fleet_at(dice, nodes, cases, longer)) for _ in range(fleets)
+        against("before", fleet_at(dice, nodes, cases), fleet_at(dice, nodes, cases, longer), peers)
+        for _ in range(fleets)
     ]
     return Told(
         sum(any(change.is_slower for change in each.changes) for each in found) / fleets,

@@ -20,30 +20,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from primbench.fleet.folder import FleetFiles
+    from primbench.fleet.kinds import Peers
     from primbench.fleet.node import NodeValue, Vocabulary
     from primbench.spec.case import Case
     from primbench.system.meaning import FactId
 
 
-def against(folder: str, before: FleetFiles, now: FleetFiles) -> Against:
-    """folder: of the earlier one, by name."""
-    tests = {
-        (key, metric): Spread(list(ratios.values()), margins_of(now.known.cases[key])[metric], metric)
-        for key, metrics in now.judged.items()
-        for metric, values in metrics.items()
-        if (ratios := _changes(before.judged.get(key, {}).get(metric, {}), values))
-    }
+Test = tuple[bytes, str, "str | None"]
+"""A case, a metric, and the kind of nodes that are judged among themselves; None is all nodes."""
+
+
+def against(folder: str, before: FleetFiles, now: FleetFiles, peers: Peers) -> Against:
+    """folder: of the earlier one, by name. peers: among which each node's change is judged."""
+    tests = dict(_tests(before, now, peers))
     numbers = {key: number for number, key in enumerate(now.known.cases)}
-    changes = [
-        _change(
-            numbers[key],
-            metric,
-            (before.judged[key][metric], now.judged[key][metric]),
-            limit,
-            margins_of(now.known.cases[key])[metric],
-        )
-        for (key, metric), limit in limits(tests, FALSE_ALARMS_OF_CHANGE).items()
-    ]
+    changes = []
+    for (key, metric, kind), limit in limits(tests, FALSE_ALARMS_OF_CHANGE).items():
+        of_kind = {name: value for name, value in now.judged[key][metric].items() if peers[name] == kind}
+        values = before.judged[key][metric], of_kind
+        changes.append(_change(numbers[key], metric, values, limit, tests[key, metric, kind]))
     return Against(
         folder=folder,
         changes=_adjusted(changes),
@@ -52,6 +47,17 @@ def against(folder: str, before: FleetFiles, now: FleetFiles) -> Against:
         come=[name for name in now.nodes if name not in before.nodes],
         gone=[name for name in before.nodes if name not in now.nodes],
     )
+
+
+def _tests(before: FleetFiles, now: FleetFiles, peers: Peers) -> Iterator[tuple[Test, Spread]]:
+    """How each node changed, of those in both, beside the others of its kind."""
+    for key, metrics in now.judged.items():
+        margins = margins_of(now.known.cases[key])
+        for metric, values in metrics.items():
+            ratios = _changes(before.judged.get(key, {}).get(metric, {}), values)
+            for kind in dict.fromkeys(peers[name] for name in ratios):
+                own = {name: ratio for name, ratio in ratios.items() if kind in (None, peers[name])}
+                yield (key, metric, kind), Spread(own, margins[metric], (kind, metric), kind)
 
 
 def _adjusted(changes: Sequence[MetricChange]) -> list[MetricChange]:
@@ -104,7 +110,7 @@ def _change(
     metric: str,
     values: tuple[Mapping[str, NodeValue], Mapping[str, NodeValue]],
     limit: Limit,
-    margin: float,
+    spread: Spread,
 ) -> MetricChange:
     before, now = values
     both = [name for name in now if name in before]
@@ -114,17 +120,18 @@ def _change(
     return MetricChange(
         case=number,
         metric=metric,
+        kind=spread.kind,
         nodes=len(both),
         before_s=before_s,
         now_s=now_s,
         ratio=now_s / before_s,
         interval=mean.interval(),
-        q=mean.p_above(1 + margin),
-        margin=margin,
+        q=mean.p_above(1 + spread.margin),
+        margin=spread.margin,
         limit=limit.ratio,
         changed={
             name: now[name].time_s / before[name].time_s
             for name in both
-            if limit.ratio is not None and now[name].least_s / before[name].time_s > limit.ratio * limit.median_s
+            if limit.is_exceeded(name, now[name].least_s / before[name].time_s)
         },
     )

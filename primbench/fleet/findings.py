@@ -58,18 +58,27 @@ class Outlying(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float
     kind: str | None = None
     """The kind among whose nodes it stands out; None: among all."""
+    over_all: float | None = None
+    """The median of the node's ratios in all cases, where it stands out by these; such a node may be below the limit of
+    a single case that others have.
+    """
 
 
 class KindOfNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes with the same models of CPU and GPUs."""
+    """Nodes with the same models of CPU and GPUs, the same memory of these, and the same driver."""
 
     name: str
     """Its name, a letter."""
     cpu: str | None
     gpus: list[str]
+    """Models with the size of their memory, each once."""
+    driver: str | None = None
+    """Version of the GPUs' driver."""
     nodes: list[str]
     is_enough: bool
     """Whether they are enough to be judged among themselves."""
+    ratio: float | None = None
+    """The median over cases of its median time to that of the first kind; None of that one, and of too few nodes."""
 
 
 class Unlike(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +146,8 @@ class MetricChange(msgspec.Struct, frozen=True, kw_only=True):
     """The ratio of a node's own change to the median change, above which it stands out."""
     changed: dict[str, float]
     """Node -> its own ratio, of those that stand out."""
+    kind: str | None = None
+    """Name of the kind of nodes; None of all nodes."""
 
     @property
     def is_slower(self) -> bool:

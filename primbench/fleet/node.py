@@ -18,11 +18,13 @@ from primbench.environment.words import in_words, parted
 from primbench.results.file import read_in_part
 from primbench.spec.fleet import Member
 from primbench.system.meaning import FactId
+from primbench.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from primbench.gpu.nvidia.gpu import Gpu
     from primbench.measurement import Samples
     from primbench.results.file import Results
     from primbench.results.metrics import Metric
@@ -61,11 +63,14 @@ class CaseOfNode(NamedTuple):
 
 
 class MachineKind(NamedTuple):
-    """By what machines are told apart that need not be equally fast: models, each once."""
+    """By what machines are told apart that need not be equally fast."""
 
     cpu: str | None
     """Model of the CPU; None where unknown."""
     gpus: tuple[str, ...]
+    """Models of the GPUs with the size of their memory, each once."""
+    driver: str | None
+    """Version of NVIDIA's driver; None where there is none, or where it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -135,10 +140,18 @@ def read_node(path: Path, known: Vocabulary) -> FleetNode:
 
 
 def _kind(results: Results) -> MachineKind | None:
-    if results.header.member is not None and results.header.member.peer is not None:
+    if getattr(results.header.member, "peer", None) is not None:
         return None
-    gpus = {gpu.name for worker in results.workers for gpu in worker.environment.devices.gpus or [] if gpu.name}
-    return MachineKind(results.header.environment.machine.cpu_model, tuple(sorted(gpus)))
+    places = [results.header.environment, *(worker.environment for worker in results.workers)]
+    gpus = [gpu for each in places for gpu in each.devices.gpus or [] if gpu.name]
+    drivers = [*(each.devices.driver_version for each in places), *(gpu.driver_version for gpu in gpus)]
+    models = sorted({_model(gpu) for gpu in gpus})
+    return MachineKind(places[0].machine.cpu_model, tuple(models), next(filter(None, drivers), None))
+
+
+def _model(gpu: Gpu) -> str:
+    size = f", {format_bytes(gpu.memory_bytes)}" if gpu.memory_bytes else ""
+    return f"{gpu.name}{size}"
 
 
 def _of_node(records: Sequence[Record], workers: Mapping[int, Worker], known: Vocabulary) -> CaseOfNode:

@@ -152,6 +152,7 @@ def _slower_in(fleet: Fleet, found: NodeFindings) -> str:
     return (
         f"slower in {count} of {len(fleet.cases)} cases, up to {shown_ratio(worst.ratio)} times the median in {case}, "
         f"{heading(worst.metric)}"
+        + ("" if worst.over_all is None else f"; {shown_ratio(worst.over_all)} times in the median of all cases")
     )
 
 
@@ -190,8 +191,8 @@ def _not_alike(fleet: Fleet) -> Iterator[str]:
 def _how_it_is_told(fleet: Fleet) -> Iterator[str]:
     if is_told(fleet):
         yield (
-            f"a {fleet.what} is too slow where it exceeds what lognormal scatter of healthy ones makes of any of them, "
-            f"in any case, in {format_percent(fleet.false_alarms)} of fleets, and the case's margin"
+            f"a {fleet.what} is slow where it exceeds the case's margin, and what scatter makes of any healthy one, "
+            f"in any case or in the median of all, in {format_percent(fleet.false_alarms)} of fleets"
         )
 
 
@@ -202,9 +203,11 @@ def _most(found: Varied, fleet: Fleet) -> str:
 def _kinds(kinds: Sequence[KindOfNode]) -> Iterator[str]:
     """Which there are, and which of them have too few nodes."""
     for each in kinds:
-        models = ", ".join([each.cpu or "an unknown CPU", *each.gpus])
+        driver = [f"driver {each.driver}"] if each.driver else []
+        models = ", ".join([each.cpu or "an unknown CPU", *each.gpus, *driver])
         among = "judged among themselves" if each.is_enough else f"fewer than {FEWEST}, so beside all nodes"
-        yield f"kind {each.name}: {models}: {len(each.nodes)} nodes ({named(each.nodes)}), {among}"
+        beside = "" if each.ratio is None else f"; {shown_ratio(each.ratio)} times as long as kind {kinds[0].name}"
+        yield f"kind {each.name}: {models}: {len(each.nodes)} nodes ({named(each.nodes)}), {among}{beside}"
 
 
 def _checks(fleet: Fleet) -> Iterator[Check]:
@@ -249,9 +252,10 @@ def changes_table(fleet: Fleet, found: Against) -> Table:
     first = {(number, each.metric) for number, case in enumerate(fleet.cases) for each in case.metrics if each.primary}
     shown = [each for each in found.changes if (each.case, each.metric) in first or each.is_slower or each.changed]
     rows = [_change_row(fleet, each, is_first=(each.case, each.metric) in first) for each in shown]
+    kind = ["kind"] if fleet.kinds else []
     return Table.of_rows(
         f"{fleet.folder} against {found.folder}",
-        ["case", "metric", "nodes", "before", "now", "ratio", "verdict"],
+        ["case", "metric", *kind, "nodes", "before", "now", "ratio", "verdict"],
         rows,
         [*map(Note, _notes_of_changes(found))],
         how="medians of nodes in both; 95 % interval of their mean ratio",
@@ -263,6 +267,7 @@ def _change_row(fleet: Fleet, change: MetricChange, *, is_first: bool) -> list[o
     return [
         name_of(fleet.cases[change.case].case) if is_first else "",
         heading(change.metric),
+        *([change.kind or ALL] if fleet.kinds else []),
         change.nodes,
         change.before_s,
         change.now_s,

@@ -10,7 +10,7 @@ from primbench.fleet.against import against
 from primbench.fleet.explain import with_causes
 from primbench.fleet.findings import Fleet, NodeFindings, OfCase, OfMetric, Outlying, Unlike
 from primbench.fleet.folder import LINKS
-from primbench.fleet.kinds import kinds_of, peers_of
+from primbench.fleet.kinds import kinds_of, peers_of, with_ratios
 from primbench.fleet.majority import Majority
 from primbench.fleet.outliers import FALSE_ALARMS, Limit, Spread, limits
 from primbench.results.metrics import METRICS
@@ -35,9 +35,10 @@ def limits_of(judged: JudgedValues, cases: Mapping[bytes, Case], peers: Peers) -
     margins = {key: margins_of(cases[key]) for key in judged}
     tests = {
         (key, metric, kind): Spread(
-            times_s=[value.time_s for name, value in values.items() if kind in (None, peers[name])],
+            times_s={name: value.time_s for name, value in values.items() if kind in (None, peers[name])},
             margin=margins[key][metric],
             group=(kind, "means" if METRICS[metric].is_mean else is_its_own(cases[key].primitive, metric)),
+            kind=kind,
         )
         for key, metrics in judged.items()
         for metric, values in metrics.items()
@@ -150,7 +151,7 @@ def outlying_of(judged: JudgedValues, limits: JudgedLimits, peers: Peers) -> dic
         for metric, values in metrics.items():
             for name, value in values.items():
                 limit = limits[key, metric, peers[name]]
-                if limit.ratio is not None and value.least_s > limit.ratio * limit.median_s:
+                if limit.is_exceeded(name, value.least_s):
                     found.setdefault(name, []).append(
                         Outlying(
                             case=number,
@@ -158,6 +159,7 @@ def outlying_of(judged: JudgedValues, limits: JudgedLimits, peers: Peers) -> dic
                             time_s=value.time_s,
                             ratio=value.time_s / limit.median_s,
                             kind=peers[name],
+                            over_all=limit.suspects.get(name),
                         )
                     )
     return found
@@ -193,12 +195,12 @@ def summarize(
         cases=cases,
         unhealthy=with_causes(found, nodes, cases, unlike, peers),
         varied=majority.varied(nodes),
-        kinds=kinds,
+        kinds=with_ratios(kinds, cases),
         notes=[
             f"{name}: replaced by a later file of its {what}" + ("" if is_same else OTHER_BOOT)
             for name, is_same in held.replaced.items()
         ],
-        against=against(*earlier, held) if earlier else None,
+        against=against(*earlier, held, peers) if earlier else None,
         what=what,
         ends=_slow_ends(nodes, {each.node for each in found if each.outlying}),
         links=None if links is None else summarize(f"{folder}/{LINKS}", links, what="link"),

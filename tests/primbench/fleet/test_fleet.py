@@ -244,6 +244,31 @@ def test_nodes_of_two_kinds_are_judged_each_among_their_own(
     assert " on 8 of 16 nodes, " in text
 
 
+def with_driver(version: str) -> Callable[[Results], Results]:
+    def change(results: Results) -> Results:
+        here = results.header.environment
+        there = replace(here, devices=replace(here.devices, driver_version=version))
+        return replace(results, header=replace(results.header, environment=there))
+
+    return change
+
+
+def test_half_of_a_fleet_with_another_driver_is_a_kind_and_the_slow_one_of_each_is_found(
+    invoke: Callable[..., Result], made_fleet: MadeFleet
+) -> None:
+    drivers = {f"n{number}": with_driver("580.1" if number > 8 else "570.2") for number in range(1, 17)}
+    folder = made_fleet([1.0] * 7 + [1.2] + [1.1] * 7 + [1.32], drivers)
+    fleet, code = found(invoke, folder)
+    assert (1, {"n8", "n16"}) == (code, {each["node"] for each in fleet["unhealthy"]})
+    text = invoke("fleet", folder).stdout
+    assert re.search(
+        r"\nkind B: .*driver 580\.1: 8 nodes .*, judged among themselves; 1\.\d+ times as long as kind A", text
+    )
+    before = made_fleet([1.0] * 8 + [1.3] * 7 + [1.0], drivers, seed=1)
+    changes = found(invoke, folder, "--against", before)[0]["against"]["changes"]
+    assert {("A", "n8"), ("B", "n16")} == {(each["kind"], node) for each in changes for node in each["changed"]}
+
+
 def test_a_kind_with_too_few_nodes_says_so_and_stays_beside_all(
     invoke: Callable[..., Result], made_fleet: MadeFleet
 ) -> None:
