@@ -19,13 +19,14 @@ import pytest
 from click.testing import Result
 
 from primbench.backends import missing
+from primbench.cli import certifying
 
 Invoke = Callable[..., Result]
 ROOT = Path(__file__).parents[1]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))}
 MARKS = set(re.findall(r"`((?:needs|sized|takes) [^`]+)`", PAGES["use.md"]))
 OTHERS = [". .venv/bin/activate"]  # of README, beside the command that tests all: CI reads it there
-JUDGES = {"compare", "doctor", "fleet", "why"}  # whose exit status is 1 by what they find
+JUDGES = {"certify", "compare", "doctor", "fleet", "why"}  # whose exit status is 1 by what they find
 WRITES = {"-o", "--csv", "--json", "--markdown", "--svg"}
 OWN = """
 [defaults]
@@ -119,6 +120,11 @@ def given(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
             Path("mine.py").write_text(code)
         if page == "fleet.md":
             fleet("n1", "n2", "n3", again=("earlier",))
+        if page == "certify.md":
+            Path("short.toml").write_text(
+                'launch = [{ call = "getppid", device = "cpu", set = "host" }, { call = "getppid", device = "cpu", set = "cpu" }]\n'
+            )
+            monkeypatch.setattr(certifying, "SUITE", "short.toml")
         if page == "which-node.md":
             fleet("n1", again=("again", "between"))
 

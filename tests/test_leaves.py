@@ -28,7 +28,10 @@ LEAVES = {
         "primbench/cli/explain.py",
     ),
     "history": ("primbench/history", "primbench/cli/history.py"),
-    "fleet": ("primbench/fleet", *(f"primbench/cli/{name}.py" for name in ("fleet", "member", "links", "ways/fleet"))),
+    "fleet": (
+        "primbench/fleet",
+        *(f"primbench/cli/{name}.py" for name in ("fleet", "member", "links", "certify", "certifying", "ways/fleet")),
+    ),
 }
 STUDY = ROOT / "tests/primbench/fixtures/single-samples.jsonl.xz"
 TINY = ("--backend", "numpy", "--device", "cpu", "--max-time", "10ms", "-q")

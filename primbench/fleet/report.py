@@ -125,12 +125,12 @@ def _of_nodes(fleet: Fleet) -> Iterator[str]:
     if fleet.ends:
         yield f"every link of {named(fleet.ends)} is slow: rather its own adapter, cable or CPUs than what is between"
     for found in fleet.unhealthy[:MOST_NODES]:
-        yield from (f"{found.node}: {words}" for words in _of_node(fleet, found))
+        yield from (f"{found.node}: {words}" for words in node_words(fleet, found))
     if len(fleet.unhealthy) > MOST_NODES:
         yield f"and {len(fleet.unhealthy) - MOST_NODES} more {fleet.what}s: --json has all"
 
 
-def _of_node(fleet: Fleet, found: NodeFindings) -> Iterator[str]:
+def node_words(fleet: Fleet, found: NodeFindings) -> Iterator[str]:
     if found.outlying:
         yield _slower_in(fleet, found)
     for number, deviations in found.deviations.items():
@@ -212,7 +212,7 @@ def _kinds(kinds: Sequence[KindOfNode]) -> Iterator[str]:
 
 def _checks(fleet: Fleet) -> Iterator[Check]:
     group = f"fleet {fleet.folder}"
-    wrong = {each.node: "; ".join(_of_node(fleet, each)) for each in fleet.unhealthy}
+    wrong = {each.node: "; ".join(node_words(fleet, each)) for each in fleet.unhealthy}
     yield from (_check(group, name, wrong.get(name, "")) for name in fleet.nodes)
     yield from (_check(group, name, "missing: it left no results file") for name in fleet.missing)
     if fleet.unnamed:

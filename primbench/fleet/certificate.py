@@ -1,0 +1,223 @@
+"""Whether nodes are fit, by all that was measured of them: each part beside its peers, and beside a population."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from primbench.compare.shown import shown_ratio
+from primbench.errors import FileError
+from primbench.fleet.findings import Fleet, NodeFindings
+from primbench.fleet.folder import FleetFiles, judged_of, read
+from primbench.fleet.kinds import kinds_of, peers_of
+from primbench.fleet.node import Vocabulary
+from primbench.fleet.report import node_words
+from primbench.fleet.soak import Soaked, soaked
+from primbench.fleet.state import seen_of
+from primbench.fleet.summary import deviating_of, limits_of, summarize
+from primbench.spec.case import Case
+from primbench.spec.naming import name_of
+from primbench.system.jsonlines import SUFFIXES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from primbench.fleet.kinds import Peers
+    from primbench.fleet.state import Seen
+
+Part = Literal["host", "alone", "together", "links", "soak"]
+PARTS: tuple[Part, ...] = ("host", "alone", "together", "links")
+"""Folders of what was measured: the node itself, each GPU while others rest, all at once, and between two of them."""
+SOAK: Part = "soak"
+OF_PART: Mapping[Part, str] = {"host": "node", "alone": "GPU", "together": "GPU", "links": "link"}
+THEIRS = "of the population: "
+Why = Literal[
+    "slow", "unmeasured", "output", "place", "neighbour", "heat", "memory errors", "replays", "drift", "missing"
+]
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a member is not fit."""
+
+    why: Why
+    words: str
+    advice: str | None = None
+    """What to do, where that is known."""
+
+
+class Certified(msgspec.Struct, frozen=True, kw_only=True):
+    """A member, which is a node, a GPU of it, or what is between two GPUs, and what was found wrong."""
+
+    member: str
+    reasons: list[Reason]
+    """[] of one that is fit."""
+
+
+class Placed(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of a case of a member, among those of a population."""
+
+    part: Part
+    member: str
+    case: Case
+    metric: str
+    time_s: float
+    median_s: float
+    """Of the population and those that are set beside it."""
+    percentile: float
+    """Of the population's members of that kind, the share whose time is shorter."""
+    members: int
+    """How many these are."""
+    limit: float | None
+    """Ratio to the median above which a member stands out; None where there are too few."""
+    is_slow: bool
+
+
+class Certificate(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured of nodes, and which of them are fit."""
+
+    folder: str
+    parts: dict[Part, Fleet]
+    members: list[Certified]
+    placed: list[Placed]
+    """[] where no population is set beside."""
+    population: str | None
+    soaked: list[Soaked]
+    warnings: list[str]
+    """What the places have that can slow them down, and does not make them unfit."""
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether each member is."""
+        return bool(self.members) and not any(each.reasons for each in self.members)
+
+
+def read_parts(folder: Path) -> dict[Part, FleetFiles]:
+    """What there is of each. Raises FileError where there is nothing."""
+    found = {part: read(str(folder / part)) for part in PARTS if any(_files(folder / part))}
+    if not found:
+        raise FileError(f"{folder}: holds nothing that `primbench certify` measured")
+    return found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (each for each in folder.glob("*") if each.name.endswith(SUFFIXES))
+
+
+def certify(folder: Path, population: tuple[str, Path] | None) -> Certificate:
+    """Judge all that is in a folder. population: by name, and its folder. Raises FileError."""
+    held = read_parts(folder)
+    fleets = {part: summarize(part, files, what=OF_PART[part]) for part, files in held.items()}
+    placed = [] if population is None else [*_among(held, read_parts(population[1]))]
+    soaks = [each for path in sorted(_files(folder / SOAK)) for each in soaked(path)]
+    places = [*_places(held)]
+    told = [*_of_fleets(fleets), *_of_outputs(held), *_of_populations(placed), *_of_soaks(soaks), *_of_places(places)]
+    wrong: dict[str, list[Reason]] = {name: [] for name, _ in places}
+    for member, reason in told:
+        wrong.setdefault(member, []).append(reason)
+    return Certificate(
+        folder=folder.name,
+        parts=fleets,
+        members=[Certified(member=name, reasons=_once(reasons)) for name, reasons in sorted(wrong.items())],
+        placed=placed,
+        population=population[0] if population is not None else None,
+        soaked=soaks,
+        warnings=_warnings(places),
+    )
+
+
+def _places(held: Mapping[Part, FleetFiles]) -> Iterator[tuple[str, Seen]]:
+    for files in held.values():
+        yield from ((name, seen_of(node.path)) for name, node in files.nodes.items())
+
+
+def _of_soaks(soaks: Sequence[Soaked]) -> Iterator[tuple[str, Reason]]:
+    for each in soaks:
+        yield from ((each.member, Reason(why="drift", words=words)) for words in each.wrong)
+
+
+def _of_places(places: Sequence[tuple[str, Seen]]) -> Iterator[tuple[str, Reason]]:
+    for name, seen in places:
+        yield from ((name, Reason(why=why, words=words, advice=advice)) for why, words, advice in seen.wrong)
+
+
+def _warnings(places: Sequence[tuple[str, Seen]]) -> list[str]:
+    return [*dict.fromkeys(f"{name}: {each}" for name, seen in places for each in seen.warnings)]
+
+
+def _once(reasons: list[Reason]) -> list[Reason]:
+    """What is so of several parts stands once."""
+    return list({(each.why, each.words): each for each in reasons}.values())
+
+
+def _of_fleets(fleets: Mapping[Part, Fleet]) -> Iterator[tuple[str, Reason]]:
+    """Each beside its peers."""
+    for part, fleet in fleets.items():
+        yield from ((each.node, _reason(part, each, list(node_words(fleet, each)))) for each in fleet.unhealthy)
+        absent = dict.fromkeys(fleet.missing, "it left no results file") | fleet.unreadable
+        yield from ((name, Reason(why="missing", words=f"{part}: {words}")) for name, words in absent.items())
+        failing = "; ".join(sorted({case.reason or "" for case in fleet.cases if case.is_failed}))
+        for name in fleet.nodes if failing else ():
+            yield name, Reason(why="unmeasured", words=f"{part}: {failing}")
+
+
+def _reason(part: Part, found: NodeFindings, words: list[str]) -> Reason:
+    why: Why = "slow" if found.outlying else "output" if found.deviations else "unmeasured"
+    return Reason(why=why, words=f"{part}: {'; '.join(words)}")
+
+
+def _of_outputs(held: Mapping[Part, FleetFiles]) -> Iterator[tuple[str, Reason]]:
+    """Of GPUs that gave other bits in one part than in all others: each is measured alone and together."""
+    both = [(part, held[part]) for part in PARTS if part in held and OF_PART[part] == "GPU"]
+    known = Vocabulary(cases={key: case for _, files in both for key, case in files.known.cases.items()})
+    seen = {f"{part} {name}": node for part, files in both for name, node in files.nodes.items()}
+    for each in deviating_of(seen, known) if len(both) > 1 else ():
+        part, _, name = each.partition(" ")
+        yield name, Reason(why="output", words=f"{part}: its outputs are not those of the others, to the last bit")
+
+
+def _among(held: Mapping[Part, FleetFiles], theirs: Mapping[Part, FleetFiles]) -> Iterator[Placed]:
+    """Of the parts that both have."""
+    for part in held.keys() & theirs.keys():
+        yield from _placed(part, held[part], theirs[part])
+
+
+def _placed(part: Part, own: FleetFiles, theirs: FleetFiles) -> Iterator[Placed]:
+    """Each of the members among those of the population and all others that are judged."""
+    known = Vocabulary(cases=theirs.known.cases | own.known.cases)
+    nodes = {f"{THEIRS}{name}": node for name, node in theirs.nodes.items()} | own.nodes
+    judged = judged_of(nodes, known)
+    peers = peers_of(nodes, kinds_of(nodes))
+    allowed = limits_of(judged, known.cases, peers)
+    for key, metrics in judged.items():
+        for metric, values in metrics.items():
+            for name in own.nodes.keys() & values.keys():
+                limit, value = allowed[key, metric, peers[name]], values[name]
+                others = [values[each].time_s for each in _of_population_alike(name, [*values], peers)]
+                if others:
+                    yield Placed(
+                        part=part,
+                        member=name,
+                        case=known.cases[key],
+                        metric=metric,
+                        time_s=value.time_s,
+                        median_s=limit.median_s,
+                        percentile=sum(each < value.time_s for each in others) / len(others),
+                        members=len(others),
+                        limit=limit.ratio,
+                        is_slow=limit.is_exceeded(name, value.least_s),
+                    )
+
+
+def _of_population_alike(name: str, names: list[str], peers: Peers) -> list[str]:
+    return [each for each in names if each.startswith(THEIRS) and peers[each] == peers[name]]
+
+
+def _of_populations(placed: Sequence[Placed]) -> Iterator[tuple[str, Reason]]:
+    """Of who is slower than its kind in the population."""
+    for each in placed:
+        if each.is_slow:
+            ratio, case = shown_ratio(each.time_s / each.median_s), name_of(each.case, with_place=False)
+            words = f"{each.part}: {ratio} times as long as the population in {case}"
+            yield each.member, Reason(why="slow", words=words)

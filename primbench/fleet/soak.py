@@ -1,0 +1,99 @@
+"""One case again and again for as long as asked: how its time drifts."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from primbench import stats
+from primbench.compare.criteria import margins_of
+from primbench.results.file import read_in_part
+from primbench.results.metrics import main_of
+from primbench.spec.fleet import Member
+from primbench.units import format_percent, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+FEWEST_ROUNDS = 4
+
+
+class Soaked(msgspec.Struct, frozen=True, kw_only=True):
+    """How a member kept its speed."""
+
+    member: str
+    rounds: int
+    lasted_s: float
+    """From the first round to the last."""
+    median_s: float
+    """Of the rounds."""
+    slope: float | None
+    """How much longer it takes at the end than at the beginning, as a share, by a straight line through the logarithms
+    of times; None of fewer than FEWEST_ROUNDS.
+    """
+    interval: tuple[float, float] | None
+    """95 % interval of the slope, by Student's t: Draper and Smith, Applied Regression Analysis, 3rd ed., 1.4."""
+    margin: float
+    """A drift below this does not matter."""
+
+    @property
+    def wrong(self) -> list[str]:
+        """What of it is."""
+        if self.interval is None or self.slope is None or self.interval[0] <= self.margin:
+            return []
+        low, high = (format_percent(each) for each in self.interval)
+        lasted = format_time(self.lasted_s)
+        return [f"it became slower by {format_percent(self.slope)} [{low}, {high}] in {lasted} of the same work"]
+
+
+def soaked(path: Path) -> Iterator[Soaked]:
+    """Of a file whose processes are rounds; none where nothing was timed. Raises FileError."""
+    results, _ = read_in_part(path)
+    timed = [each for each in results.records if each.status == "ok" and each.measurement is not None]
+    rounds = [
+        (datetime.fromisoformat(each.started_utc).timestamp(), time_s)
+        for each in timed
+        for metric in [main_of(each.measurement)]
+        if metric and (time_s := metric.of([metric.distinct_samples(each.measurement)])) is not None
+    ]
+    if rounds:
+        margin = next(iter(margins_of(timed[0].case).values()))
+        member = results.header.member or Member(node=path.stem, rank=0, of=1)
+        yield drift(member.name, rounds, margin)
+
+
+def drift(member: str, rounds: Sequence[tuple[float, float]], margin: float) -> Soaked:
+    """rounds: when each began, and its time, in seconds."""
+    begun = [each for each, _ in rounds]
+    lasted_s = max(begun) - min(begun)
+    slope, interval = _line([each - begun[0] for each in begun], [math.log(time_s) for _, time_s in rounds], lasted_s)
+    return Soaked(
+        member=member,
+        rounds=len(rounds),
+        lasted_s=lasted_s,
+        median_s=stats.quantile([time_s for _, time_s in rounds], 0.5),
+        slope=slope,
+        interval=interval,
+        margin=margin,
+    )
+
+
+def _line(
+    at_s: Sequence[float], logs: Sequence[float], lasted_s: float
+) -> tuple[float | None, tuple[float, float] | None]:
+    """By how much the line rises in that time, as a share, and its interval."""
+    count = len(logs)
+    if count < FEWEST_ROUNDS or not lasted_s:
+        return None, None
+    middle_s, mean = math.fsum(at_s) / count, math.fsum(logs) / count
+    spread = math.fsum((each - middle_s) ** 2 for each in at_s)
+    slope = math.fsum((at - middle_s) * (log - mean) for at, log in zip(at_s, logs, strict=True)) / spread
+    left = math.fsum((log - mean - slope * (at - middle_s)) ** 2 for at, log in zip(at_s, logs, strict=True))
+    error = math.sqrt(left / (count - 2) / spread)
+    line = stats.LogRatio(slope * lasted_s, error * lasted_s, count - 2)
+    interval = line.interval()
+    return line.ratio - 1, None if interval is None else (interval[0] - 1, interval[1] - 1)

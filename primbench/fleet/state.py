@@ -1,0 +1,81 @@
+"""What the files of a member say of its place, and of its GPU while cases ran on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from primbench.doctor.place import read as read_place
+from primbench.doctor.table import examine
+from primbench.results.file import read_in_part
+from primbench.system.processes import folder_of, named
+from primbench.units import format_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from primbench.doctor.cause import Finding
+    from primbench.measurement.readings import GpuReading
+    from primbench.results.record import Record
+
+HOT = 0.1
+"""Share of the time, above which clocks are held down by heat for long."""
+_ROOT = Path("/")
+
+Wrong = tuple[Literal["place", "neighbour", "heat", "memory errors", "replays"], str, "str | None"]
+"""What it is, in words, and what to do."""
+
+
+class Seen(NamedTuple):
+    """What makes a member unfit, and what does not."""
+
+    wrong: list[Wrong]
+    warnings: list[str]
+
+
+def seen_of(path: Path) -> Seen:
+    """Of a results file. Raises FileError."""
+    results, _ = read_in_part(path)
+    findings = examine(read_place(str(path))) if results.workers else []
+    told = {severity: [each for each in findings if each.severity == severity] for severity in ("problem", "warning")}
+    problems: list[Wrong] = [("place", each.summary, _advice(each)) for each in told["problem"]]
+    records = results.latest()
+    return Seen([*problems, *_of_gpu(_readings(records)), *_hot(records)], [each.summary for each in told["warning"]])
+
+
+def _advice(found: Finding) -> str | None:
+    return " ".join([*filter(None, [found.advice]), *found.fix]) or None
+
+
+def _readings(records: Sequence[Record]) -> list[GpuReading]:
+    return [each.measurement.gpu for each in records if each.measurement and each.measurement.gpu]
+
+
+def _of_gpu(read: Sequence[GpuReading]) -> Iterator[Wrong]:
+    pids = {each.pid for one in read for each in one.foreign_processes or ()}
+    if pids:
+        names = ", ".join(map(_name, sorted(pids)))
+        yield "neighbour", f"another process held its GPU: {names}", "end it, or ask the scheduler for whole GPUs"
+    if errors := _sum(each.ecc_errors_uncorrected for each in read):
+        yield "memory errors", f"{errors} memory errors that could not be corrected", "drain it, and have it replaced"
+    if replays := _sum(each.pcie_replays for each in read):
+        yield "replays", f"{replays} packets over PCIe were sent anew", "look at its seat, riser and cable"
+
+
+def _sum(counts: Iterable[int | None]) -> int:
+    return sum(each or 0 for each in counts)
+
+
+def _hot(records: Sequence[Record]) -> Iterator[Wrong]:
+    """Where heat held the clocks down."""
+    timed = [(each.duration_s, each.measurement.gpu) for each in records if each.measurement and each.measurement.gpu]
+    hot_s = sum((gpu.held_back_s or {}).get("thermal", 0.0) for _, gpu in timed)
+    total_s = sum(duration_s for duration_s, _ in timed)
+    if total_s and hot_s > HOT * total_s:
+        words = f"heat held its clocks down in {format_percent(hot_s / total_s)} of the time"
+        yield "heat", words, "look at its fans, its coolant and what is in front of them"
+
+
+def _name(pid: int) -> str:
+    """With the name of its program, where it runs here still."""
+    return named(_ROOT, pid) if folder_of(_ROOT, pid).exists() else str(pid)
