@@ -121,9 +121,8 @@ def given(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
         if page == "fleet.md":
             fleet("n1", "n2", "n3", again=("earlier",))
         if page == "certify.md":
-            Path("short.toml").write_text(
-                'launch = [{ call = "getppid", device = "cpu", set = "host" }, { call = "getppid", device = "cpu", set = "cpu" }]\n'
-            )
+            entry = '{ call = "getppid", device = "cpu", set = '
+            Path("short.toml").write_text(f'launch = [{entry}"host" }}, {entry}"cpu" }}]\n')
             monkeypatch.setattr(certifying, "SUITE", "short.toml")
         if page == "which-node.md":
             fleet("n1", again=("again", "between"))
