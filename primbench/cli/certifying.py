@@ -124,7 +124,7 @@ def _near_nodes(entries: Entries) -> Entries:
     nodes = [each.id for each in attempt({}, "", memory_nodes) or [] if each.has_memory and each.allowed is not False]
     sides = {"h2d": ("src_node",), "d2h": ("dst_node",), "h2h": ("src_node", "dst_node")}
     return [
-        (replace(problem, **dict.fromkeys(sides[problem.parameters()["direction"]], node)), labels)
+        (replace(problem, **dict.fromkeys(sides.get(str(problem.parameters().get("direction")), ()), node)), labels)
         for problem, labels in entries
         if problem.parameters().get("direction") in sides
         for node in (nodes if len(nodes) > 1 else ())

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from primbench.measurement import Measurement
+
 FEWEST_ROUNDS = 4
 
 
@@ -53,17 +55,19 @@ class Soaked(msgspec.Struct, frozen=True, kw_only=True):
 def soaked(path: Path) -> Iterator[Soaked]:
     """Of a file whose processes are rounds; none where nothing was timed. Raises FileError."""
     results, _ = read_in_part(path)
-    timed = [each for each in results.records if each.status == "ok" and each.measurement is not None]
-    rounds = [
-        (datetime.fromisoformat(each.started_utc).timestamp(), time_s)
-        for each in timed
-        for metric in [main_of(each.measurement)]
-        if metric and (time_s := metric.of([metric.distinct_samples(each.measurement)])) is not None
-    ]
+    timed = [(each, time_s) for each in results.records if (time_s := _time_s(each.measurement)) is not None]
+    rounds = [(datetime.fromisoformat(each.started_utc).timestamp(), time_s) for each, time_s in timed]
     if rounds:
-        margin = next(iter(margins_of(timed[0].case).values()))
+        margin = next(iter(margins_of(timed[0][0].case).values()))
         member = results.header.member or Member(node=path.stem, rank=0, of=1)
         yield drift(member.name, rounds, margin)
+
+
+def _time_s(measured: Measurement | None) -> float | None:
+    """By the main metric."""
+    metric = main_of(measured)
+    found = metric.distinct_samples(measured) if measured is not None and metric is not None else None
+    return None if metric is None or found is None else metric.of([found])
 
 
 def drift(member: str, rounds: Sequence[tuple[float, float]], margin: float) -> Soaked:

@@ -19,6 +19,7 @@ from primbench.fleet.soak import drift
 from primbench.measurement.readings import GpuProcess, GpuReading
 from primbench.results import file as results_file
 from primbench.results.file import Results
+from primbench.results.record import Line
 from primbench.spec.fleet import Member
 
 from .test_fleet import as_node, longer, with_limits, with_output
@@ -64,7 +65,8 @@ def made(certified: tuple[Path, Result], tmp_path: Path) -> Callable[..., Path]:
             node = f"n{rank + 1}"
             member = Member(node=node, rank=rank, of=8, launcher="srun", job="7.0", nodes="n[1-8]")
             changed = as_node(with_output(HEALTHY)(results), member, changes.get(node))
-            lines = [results_file.encode(each).decode() for each in (changed.header, *changed.workers)]
+            lines = [results_file.encode(changed.header).decode()]
+            lines += [results_file.encode(each).decode() for each in changed.workers]
             lines += [
                 longer(text, dice.lognormvariate(0, 0.005) * slow.get((node, each.case.primitive), 1.0)) + "\n"
                 for each in changed.records
@@ -119,9 +121,8 @@ def test_a_node_is_set_beside_a_population(
         (one / f"n{number}.jsonl").unlink()
     text = results_file.read(one / "n1.jsonl")
     alone = replace(text, header=replace(text.header, member=Member(node="n1", rank=0, of=1)))
-    (one / "n1.jsonl").write_bytes(
-        b"".join(results_file.encode(each) for each in (alone.header, *alone.workers, *alone.records))
-    )
+    lines: list[Line] = [alone.header, *alone.workers, *alone.records]
+    (one / "n1.jsonl").write_bytes(b"".join(map(results_file.encode, lines)))
     wrong, told = judged(invoke, one.parent, "--against", "healthy")
     assert "slow" in wrong["n1"]
     slow = [each for each in told["placed"] if each["is_slow"]]
