@@ -17,11 +17,12 @@ from primbench.cli.request import RequestCommand, argument, dataclass, option
 from primbench.errors import INTERRUPTED, InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from primbench.doctor.job import Stretch
     from primbench.report.document import Document
     from primbench.watching.members import Others
+    from primbench.watching.ranks import RankWatches
     from primbench.watching.watch import Watch
 
 RANK = 160
@@ -35,8 +36,9 @@ the job's steps one after the other. Each cause comes with its evidence, what it
 prove it.
 
 What the job's files in /proc, its control groups and NVML say is read once a second. As root, launches of a job with
-CUDA are counted too, by uprobes that are there for 1 % of the time. Ctrl-C ends it early. What a job is held to and was
-given, `primbench doctor` tells of its number.
+CUDA are counted too, by uprobes that are there for 1 % of the time. Of ranks that wait for each other, as those of
+torchrun, the one is told that is late, since when, and what holds it back. Ctrl-C ends it early. What a job is held to
+and was given, `primbench doctor` tells of its number.
 
 \b
 primbench watch 4242
@@ -63,20 +65,26 @@ class FollowJob:
         "--prometheus", type=FILE, metavar="FILE",
         help="Write the counters in Prometheus' text format, anew each second, so that a reader sees whole files only.",
     )  # fmt: skip
+    openmetrics: str | None = option(
+        "--openmetrics", type=FILE, metavar="FILE", help="The same in OpenMetrics' text format.")  # fmt: skip
     overwrite: bool = overwrite_option()
 
 
 def _watch(asked: FollowJob) -> None:
     from primbench.cli.outputs import check_files
+    from primbench.watching.ranks import RankWatches
     from primbench.watching.watch import Watch
 
-    if asked.prometheus == "-":
-        raise InvalidRequest("--prometheus -: a file that is written anew each second cannot be stdout")
+    counters = {"prometheus": asked.prometheus, "openmetrics": asked.openmetrics}
+    for name, path in counters.items():
+        if path == "-":
+            raise InvalidRequest(f"--{name} -: a file that is written anew each second cannot be stdout")
     pids = processes_of(asked.job)
-    check_files([asked.lines, asked.prometheus], overwrite=asked.overwrite)
+    check_files([asked.lines, *counters.values()], overwrite=asked.overwrite)
     watch = Watch(pids, asked.lasting_s, others=others_of(asked.job, pids[0]))
     with _opened(asked.lines) as write:
-        interrupted = _follow(watch, write, asked.prometheus, on_stdout=asked.lines == "-")
+        ranks = RankWatches(Path("/"), pids, asked.lasting_s)
+        interrupted = _follow(watch, ranks, write, counters, on_stdout=asked.lines == "-")
     if interrupted:
         sys.exit(INTERRUPTED)
 
@@ -113,41 +121,60 @@ def _opened(path: str | None) -> Iterator[Callable[[str, object], None]]:
 
 
 def _follow(
-    watch: Watch, write: Callable[[str, object], None], prometheus_path: str | None, *, on_stdout: bool
+    watch: Watch,
+    ranks: RankWatches,
+    write: Callable[[str, object], None],
+    counters: Mapping[str, str | None],
+    *,
+    on_stdout: bool,
 ) -> bool:
     """Watch, write what comes, and show what was found unless that went to stdout. Whether it was interrupted."""
     from primbench.report import text
-    from primbench.system import outputs
     from primbench.watching.causes import hindrances
     from primbench.watching.kept import Kept
-    from primbench.watching.prometheus import to_prometheus
     from primbench.watching.report import document
-    from primbench.watching.stretch import joined
     from primbench.watching.watch import Watched
 
-    whole: Stretch | None = None
-    interrupted = False
     write("job", watch.job)
-    try:
-        for stretch in watch:
-            whole = stretch if whole is None else joined([whole, stretch])
-            write("sample", stretch)
-            if prometheus_path is not None:
-                counters = to_prometheus(watch.job.pid, whole, stretch.gpus or [])
-                outputs.write(prometheus_path, counters.encode())
-    except KeyboardInterrupt:
-        interrupted = True
+    whole, interrupted = _sampled(watch, ranks, write, counters)
     if whole is not None:
         whole = replace(whole, neighbours=watch.neighbours())
     cost = watch.cost  # the table of causes, loaded now, is none of what watching took
     found = hindrances(whole, watch.job) if whole is not None else []
     for hindrance in found:
         write("hindrance", hindrance)
+    late = None if interrupted else ranks.late()
+    if late is not None:
+        write("late", late)
     watched = Watched(ended=watch.ended, whole=whole, cost=cost)
     write("watched", watched)
     if not on_stdout:
-        click.echo(text.write(document(Kept(watch.job, whole, found, watched))), nl=False)
+        click.echo(text.write(document(Kept(watch.job, whole, found, late, watched))), nl=False)
     return interrupted
+
+
+def _sampled(
+    watch: Watch, ranks: RankWatches, write: Callable[[str, object], None], counters: Mapping[str, str | None]
+) -> tuple[Stretch | None, bool]:
+    """All that was watched, and whether that was interrupted."""
+    from primbench.system import outputs
+    from primbench.watching.prometheus import to_openmetrics, to_prometheus
+    from primbench.watching.stretch import joined
+
+    formats = {"prometheus": to_prometheus, "openmetrics": to_openmetrics}
+    whole: Stretch | None = None
+    try:
+        ranks.look()
+        for stretch in watch:
+            ranks.look()
+            whole = stretch if whole is None else joined([whole, stretch])
+            write("sample", stretch)
+            for name, path in counters.items():
+                if path is not None:
+                    outputs.write(path, formats[name](watch.job.pid, whole, stretch.gpus or []).encode())
+    except KeyboardInterrupt:
+        return whole, True
+    return whole, False
 
 
 def shown(path: Path) -> Document:

@@ -11,6 +11,7 @@ from primbench.doctor.job import Job, Stretch
 from primbench.errors import FileError
 from primbench.system.jsonlines import UNREADABLE, whole_lines
 from primbench.watching.causes import hindrances
+from primbench.watching.ranks import LateRank
 from primbench.watching.stretch import joined
 from primbench.watching.watch import Watched
 
@@ -26,6 +27,8 @@ class Kept(NamedTuple):
     whole: Stretch | None
     """All that was watched; None where the job ended before a second look."""
     found: list[Hindrance]
+    late: LateRank | None
+    """The rank for which the others waited; None where none was late for certain."""
     watched: Watched | None
     """How it ended; None where watching itself was killed."""
 
@@ -34,7 +37,13 @@ class _Line(msgspec.Struct):
     kind: str = ""
 
 
-_TYPES: Mapping[str, type[Any]] = {"job": Job, "sample": Stretch, "hindrance": Hindrance, "watched": Watched}
+_TYPES: Mapping[str, type[Any]] = {
+    "job": Job,
+    "sample": Stretch,
+    "hindrance": Hindrance,
+    "late": LateRank,
+    "watched": Watched,
+}
 
 
 def read(path: Path) -> Kept:
@@ -48,6 +57,6 @@ def read(path: Path) -> Kept:
             raise FileError(f"{path}:{number}: not a line of `primbench watch`: {error}") from None
     job, watched = lines[Job][0], next(iter(lines[Watched]), None)
     if watched is not None:
-        return Kept(job, watched.whole, lines[Hindrance], watched)
+        return Kept(job, watched.whole, lines[Hindrance], next(iter(lines[LateRank]), None), watched)
     whole = joined(lines[Stretch]) if lines[Stretch] else None
-    return Kept(job, whole, hindrances(whole, job) if whole is not None else [], None)
+    return Kept(job, whole, hindrances(whole, job) if whole is not None else [], None, None)

@@ -1,6 +1,7 @@
-"""A watched job in Prometheus' text format, for the textfile collector of its node exporter.
+"""A watched job in Prometheus' text format, for the textfile collector of its node exporter, and in OpenMetrics'.
 
-Names and units as in its documentation, "Metric and label naming"; counters count from when watching began.
+Names and units as in its documentation, "Metric and label naming"; counters count from when watching began. OpenMetrics
+1.0 names the family of a counter without "_total", and ends with a line that says so.
 """
 
 from __future__ import annotations
@@ -58,6 +59,20 @@ _OF_GPUS = (
     _Metric("gpu_nvlink_sent_bytes_per_second", "gauge", "Sent over NVLink.", "nvlink_sent_bytes_per_s"),
     _Metric("gpu_nvlink_received_bytes_per_second", "gauge", "Received over NVLink.", "nvlink_received_bytes_per_s"),
 )
+
+
+def to_openmetrics(pid: int, whole: Stretch, gpus: list[GpuUse]) -> str:
+    """As to_prometheus()."""
+    lines = to_prometheus(pid, whole, gpus).splitlines()
+    return "\n".join([*map(_of_family, lines), "# EOF"]) + "\n"
+
+
+def _of_family(line: str) -> str:
+    """A line about a metric names its family."""
+    if not line.startswith("# "):
+        return line
+    mark, name, rest = line.removeprefix("# ").split(" ", 2)
+    return f"# {mark} {name.removesuffix('_total')} {rest}"
 
 
 def to_prometheus(pid: int, whole: Stretch, gpus: list[GpuUse]) -> str:

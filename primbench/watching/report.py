@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from primbench.doctor.cause import Hindrance
     from primbench.doctor.job import FunctionCalls, GpuUse, Job, Stretch
     from primbench.watching.kept import Kept
+    from primbench.watching.ranks import LateRank
     from primbench.watching.watch import Cost
 
+MOST_CAUSES = 3
 NOTABLE_IN_KERNEL = 0.05  # of CPU time
 
 
@@ -35,14 +37,26 @@ def line_of(kind: str, value: object) -> str:
 
 def document(kept: Kept) -> Document:
     """What is printed at the end, or of a file."""
-    job, whole, found, watched = kept
+    job, whole, found, late, watched = kept
     parts: list[list[Note | Table]] = [[Note(f"Process {job.name}, watched for {_how_long(kept)}")]]
+    if late is not None:
+        parts += [[Note(_late(late))], [*starmap(_table, enumerate(late.hindrances, 1))]]
     if whole is not None:
         parts += [[Table.listed("", _numbers(whole, job))], [*starmap(_table, enumerate(found, 1))]]
         parts += [] if found else [[Note("Nothing that can be seen from outside held it back.")]]
         parts += [[*_refused(job, whole)]]
     parts += [] if watched is None else [[Note(_cost(watched.cost))]]
     return Document(title="watch", answer=None, sections=lambda: [Section("", each) for each in parts])
+
+
+def _late(late: LateRank) -> str:
+    causes = ", ".join(each.cause for each in late.hindrances[:MOST_CAUSES])
+    why = f"likely {causes}" if causes else "nothing that can be seen from outside holds it back"
+    return (
+        f"Rank {late.rank}, process {late.pid}, is late since {format_time(late.since_s)}: awake in "
+        f"{format_percent(late.awake_fraction)} of the time, other ranks in {format_percent(late.others_fraction)}, "
+        f"asleep until it comes; {why}"
+    )
 
 
 def _how_long(kept: Kept) -> str:

@@ -78,18 +78,25 @@ class Watch:
     """
 
     def __init__(
-        self, pids: Sequence[int], lasting_s: float, root: Path = Path("/"), others: Others | None = None
+        self,
+        pids: Sequence[int],
+        lasting_s: float,
+        root: Path = Path("/"),
+        others: Others | None = None,
+        *,
+        counts_calls: bool = True,
     ) -> None:
         """pids: of the job's processes, of which the first one ends last, and what these start.
 
         others: who belongs to it as well. It goes on then as long as any of them does, or may still come.
+        counts_calls: whether launches are counted.
         """
         pid = pids[0]
         self.job, self.ended = look(pid, root), False
         self._root, self._lasting_s = root, lasting_s
         self._started = started(root, pid)
         self._samples = 0
-        self._others = others
+        self._others, self._counts_calls = others, counts_calls
         self._members = JobMembers(root, pids, others)
         self._closing = contextlib.ExitStack()
         self._read_gpus, no_gpus = self._closing.enter_context(gpus.reader())
@@ -165,7 +172,8 @@ class Watch:
         """What a Stretch has of the states of threads and of calls, until then or until the job ends."""
         files, started_by = self._stat_files(before), dict[int, int]()
         looks, counted = Looks(self._root, self.job.pid, has_fuse=self._has_fuse), list[FunctionCalls]()
-        self._counters.find(before)
+        if self._counts_calls:
+            self._counters.find(before)
         while (self.job.pid in files or self._lives()) and (left_s := until_s - time.monotonic()) > 0:
             time.sleep(min(LOOK_EVERY_S, left_s))
             files, states = self._followed(files, started_by)

@@ -1,0 +1,160 @@
+"""Ranks of a job that wait for each other: which one they wait for, since when, and what holds that one back.
+
+Ranks that exchange something at each step take as long as the last of them, and who is early sleeps until it comes. So
+that rank is late which sleeps less than the others do in the same seconds. Of ranks whose threads spin while they wait,
+as they do for a GPU, nothing is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from primbench import stats
+from primbench.distributed.world import launched
+from primbench.doctor.cause import Hindrance
+from primbench.errors import InvalidRequest
+from primbench.quantities import Amount, Seconds, Whole
+from primbench.system.processes import environ_of
+from primbench.watching.causes import hindrances
+from primbench.watching.members import JobMembers
+from primbench.watching.stretch import joined
+from primbench.watching.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from primbench.doctor.job import Stretch
+
+FEWEST = 5
+"""Seconds in which all ranks are to be seen, before one is told to be late."""
+LEAST = 0.1
+"""Of the time, by which a rank has to sleep less than the others."""
+LEVEL = 0.05
+"""Of jobs in which none is late, those of which one is told to be, at most: one-sided t test, Bonferroni over ranks."""
+PATIENCE_S = 3.0
+
+
+class LateRank(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank for which the others wait."""
+
+    rank: Whole
+    pid: Whole
+    since_s: Seconds
+    """From when on it was late to the end, since watching began."""
+    awake_fraction: Amount
+    """Of the time, in which some thread of it ran, waited for a CPU or was blocked."""
+    others_fraction: Amount
+    """The same of the other ranks, their median."""
+    hindrances: list[Hindrance]
+    """What held it back, the likeliest first."""
+
+
+class RankWatches:
+    """Watches of the ranks that a job has on this machine, each in a thread, which end as the job does."""
+
+    def __init__(self, root: Path, pids: Sequence[int], lasting_s: float) -> None:
+        self._root, self._pids = root, pids
+        self._until_s = time.monotonic() + lasting_s
+        self._watches: dict[int, tuple[Watch, list[Stretch]]] = {}
+        self._threads: list[threading.Thread] = []
+
+    def look(self) -> None:
+        """Begin with the ranks that there are, once there are several."""
+        left_s = self._until_s - time.monotonic()
+        if self._watches or left_s <= 0:
+            return
+        members = JobMembers(self._root, self._pids, None)
+        members.find(self._pids[0])
+        found = ranks_of(self._root, members.started_by)
+        if len(found) < 2:
+            return
+        for rank, pid in sorted(found.items()):
+            with contextlib.suppress(InvalidRequest, OSError):
+                self._watches[rank] = Watch([pid], left_s, self._root, counts_calls=False), []
+        self._threads = [threading.Thread(target=_follow, args=each, daemon=True) for each in self._watches.values()]
+        for each in self._threads:
+            each.start()
+
+    def late(self) -> LateRank | None:
+        """The rank that was, if one was for certain."""
+        for each in self._threads:
+            each.join(PATIENCE_S)
+        seen = {rank: list(stretches) for rank, (_, stretches) in self._watches.items()}
+        found = latest(seen)
+        if found is None:
+            return None
+        rank, since = found
+        watch, _ = self._watches[rank]
+        own = joined(seen[rank][since:])
+        others = [joined(each[since:]) for other, each in seen.items() if other != rank and each[since:]]
+        return LateRank(
+            rank=rank,
+            pid=watch.job.pid,
+            since_s=seen[rank][since].time_s - seen[rank][since].duration_s,
+            awake_fraction=_awake(own),
+            others_fraction=stats.quantile([_awake(each) for each in others], 0.5),
+            hindrances=hindrances(own, watch.job),
+        )
+
+
+def _follow(watch: Watch, stretches: list[Stretch]) -> None:
+    with contextlib.suppress(InvalidRequest, OSError):
+        for each in watch:
+            stretches.append(each)
+
+
+def ranks_of(root: Path, started_by: Mapping[int, int | None]) -> dict[int, int]:
+    """Rank -> its process, of those that a launcher gave a number: the first of each, which has started the others."""
+    numbers: dict[int, int] = {}
+    for pid in started_by:
+        with contextlib.suppress(OSError, InvalidRequest):
+            found = launched(environ_of(root, pid))
+            if found is not None:
+                numbers[pid] = found.rank
+    return {rank: pid for pid, rank in numbers.items() if numbers.get(started_by[pid] or 0) != rank}
+
+
+def latest(seen: Mapping[int, Sequence[Stretch]]) -> tuple[int, int] | None:
+    """The rank that is late for certain, and since which of its stretches; None where none is.
+
+    seen: rank -> its stretches, of the same seconds.
+    """
+    count = min(map(len, seen.values()), default=0)
+    if count < FEWEST or len(seen) < 2:
+        return None
+    awake = {rank: [_awake(each) for each in stretches[:count]] for rank, stretches in seen.items()}
+    ahead = {rank: _ahead(rank, awake) for rank in seen}
+    rank = max(ahead, key=lambda each: math.fsum(ahead[each]))
+    mean = math.fsum(ahead[rank]) / count
+    error = math.sqrt(math.fsum((each - mean) ** 2 for each in ahead[rank]) / (count - 1) / count)
+    p = stats.LogRatio(mean, error, count - 1).p_above(math.exp(LEAST))
+    return (rank, _since(ahead[rank])) if p is not None and p <= LEVEL / len(seen) else None
+
+
+def _ahead(rank: int, awake: Mapping[int, Sequence[float]]) -> list[float]:
+    """How much less than the others a rank sleeps, second by second."""
+    return [
+        own - stats.quantile([awake[other][number] for other in awake if other != rank], 0.5)
+        for number, own in enumerate(awake[rank])
+    ]
+
+
+def _since(ahead: Sequence[float]) -> int:
+    """From where on the sum of what it is ahead by beyond LEAST is largest, so that a single second counts little."""
+    best, total, since = -math.inf, 0.0, 0
+    for number in reversed(range(len(ahead))):
+        total += ahead[number] - LEAST
+        if total >= best:
+            best, since = total, number
+    return since
+
+
+def _awake(stretch: Stretch) -> float:
+    return 1 - stretch.asleep / stretch.looks if stretch.looks else 0.0

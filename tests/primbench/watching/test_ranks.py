@@ -1,0 +1,154 @@
+"""Ranks of a real job over gloo, of which one is late, and what is told of made-up seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from click.testing import Result
+
+from primbench.doctor.job import Stretch
+from primbench.system.cgroups import cgroup_folders
+from primbench.watching.ranks import latest
+
+from ...ports import free_port
+
+RANKS, LATE = 4, 2
+JOB = """
+import os, sys, time
+import torch, torch.distributed as dist
+
+torch.set_num_threads(1)
+rank = int(os.environ["RANK"])
+dist.init_process_group("gloo")
+some, a, data = torch.ones(1000), torch.ones(200, 200), os.urandom(2**20)
+print(rank, os.getpid(), flush=True)
+while True:
+    for _ in range(40):
+        a @ a
+    if rank == 2 and os.path.exists(sys.argv[1]):
+        for _ in range(16):
+            with open(sys.argv[1], "wb") as file:
+                file.write(data)
+                os.fsync(file.fileno())
+    time.sleep(0.03)
+    dist.all_reduce(some)
+"""
+LAUNCHER = ("-m", "torch.distributed.run", "--nproc-per-node", str(RANKS))
+HOGS = 8
+
+
+def seconds(awake: float, count: int = 10, looks: int = 10) -> list[Stretch]:
+    return [
+        Stretch(
+            time_s=number + 1.0, duration_s=1.0, process_count=1, thread_count=1, cpu_time_s=0.1, minor_faults=0,
+            major_faults=0, threads=[], looks=looks, asleep=round(looks * (1 - awake)),
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def test_the_rank_that_sleeps_least_is_late_from_when_on_it_does() -> None:
+    quiet = {rank: seconds(0.3) for rank in range(4)}
+    assert latest(quiet) is None
+    assert (2, 0) == latest(quiet | {2: seconds(0.9)})
+    later = {rank: seconds(0.3, 20) for rank in range(4)} | {2: [*seconds(0.3, 6), *seconds(0.9, 20)[6:]]}
+    assert (2, 6) == latest(later)
+    assert latest({0: seconds(0.9)}) is None
+    assert latest(quiet | {2: seconds(0.9, 4)}) is None, "too few seconds"
+
+
+def test_of_jobs_in_which_no_rank_is_late_few_have_one_named() -> None:
+    dice = random.Random(0)
+    named = 0
+    for _ in range(400):
+        job = {rank: [seconds(dice.betavariate(3, 5), 1)[0] for _ in range(10)] for rank in range(4)}
+        named += latest(job) is not None
+    assert named <= 20
+
+
+class RealJob(NamedTuple):
+    """Its launcher's number, that of the rank that is to be late, and the file that this one writes if it is there."""
+
+    launcher: int
+    late: int
+    data: Path
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealJob]:
+    """Four ranks of torchrun that add up by gloo after each step."""
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("job")
+    (folder / "job.py").write_text(JOB)
+    words = [sys.executable, *LAUNCHER, "--master-port", str(free_port()), str(folder / "job.py"), str(folder / "data")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as launcher:
+        try:
+            assert launcher.stdout is not None
+            told = [launcher.stdout.readline().split() for _ in range(RANKS)]
+            pids = {int(rank): int(pid) for rank, pid in told}
+            yield RealJob(launcher.pid, pids[LATE], folder / "data")
+        finally:
+            os.killpg(launcher.pid, signal.SIGTERM)
+
+
+def late(invoke: Callable[..., Result], job: RealJob) -> Any:
+    """What is told of the rank that is late; None where none is."""
+    lines = map(json.loads, invoke("watch", job.launcher, "--for", "8s", "-o", "-").stdout.splitlines())
+    return next((each for each in lines if each["kind"] == "late"), None)
+
+
+@pytest.mark.quiet
+def test_no_rank_of_a_job_that_is_as_it_should_be_is_late(invoke: Callable[..., Result], job: RealJob) -> None:
+    assert late(invoke, job) is None
+
+
+@pytest.mark.quiet
+def test_a_rank_under_a_quota_is_late_by_it(
+    invoke: Callable[..., Result], job: RealJob, group: Callable[[str, dict[str, str]], Path]
+) -> None:
+    is_v1 = (cgroup_folders("cpu")[0] / "cpu.shares").exists()
+    folder = group("cpu", {"cpu.cfs_quota_us": "5000"} if is_v1 else {"cpu.max": "5000 100000"})
+    (folder / "cgroup.procs").write_text(str(job.late))
+    try:
+        found = late(invoke, job)
+    finally:
+        (folder.parent / "cgroup.procs").write_text(str(job.late))
+    assert (LATE, "cpu-quota") == (found["rank"], found["hindrances"][0]["cause"])
+
+
+@pytest.mark.quiet
+def test_a_rank_that_is_pinned_where_others_compute_is_late_by_these(
+    invoke: Callable[..., Result], job: RealJob
+) -> None:
+    before = os.sched_getaffinity(job.late)
+    one = min(before)
+    with ExitStack() as closing:
+        for _ in range(HOGS):
+            hog = closing.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            closing.callback(hog.kill)
+            os.sched_setaffinity(hog.pid, {one})
+        for thread in os.listdir(f"/proc/{job.late}/task"):
+            os.sched_setaffinity(int(thread), {one})
+            closing.callback(os.sched_setaffinity, int(thread), before)
+        found = late(invoke, job)
+    assert (LATE, "cpu-contention") == (found["rank"], found["hindrances"][0]["cause"])
+
+
+@pytest.mark.quiet
+def test_a_rank_that_waits_for_a_disk_is_late_by_it(invoke: Callable[..., Result], job: RealJob) -> None:
+    job.data.touch()
+    try:
+        found = late(invoke, job)
+    finally:
+        job.data.unlink()
+    assert (LATE, "disk") == (found["rank"], found["hindrances"][0]["cause"])
