@@ -16,7 +16,7 @@ from msgspec.structs import replace as with_fields
 import primbench.suites as suites
 from primbench.baselines.named import name_of
 from primbench.cli.echo import say
-from primbench.cli.measuring import measured
+from primbench.cli.measuring import measured, writing
 from primbench.cli.options import MOST_PROCESSES, Exports, Here, HowHere, Resumable, Where
 from primbench.errors import FileError, PrimbenchError
 from primbench.fleet.certificate import PARTS, SOAK
@@ -173,13 +173,18 @@ def _make(path: Path, *, overwrite: bool) -> None:
 
 
 def _measure_at_once(shares: Sequence[Share]) -> None:
-    """What a process cannot measure is missing from its file, and judged so."""
+    """What a process cannot measure is missing from its file, and judged so, be there nothing else in it."""
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_measure, args=(share,)) for share in shares]
     for each in processes:
         each.start()
     for each in processes:
         each.join()
+    for share in shares:
+        if not share.path.exists():
+            record, first = Resumable(output=str(share.path)), header(sys.argv, {}, share.member)
+            with writing(record, None, first, overwrite=True):
+                pass
 
 
 def _measure(share: Share) -> None:

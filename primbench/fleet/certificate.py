@@ -110,7 +110,7 @@ def certify(folder: Path, population: tuple[str, Path] | None) -> Certificate:
     held = read_parts(folder)
     fleets = {part: summarize(part, files, what=OF_PART[part]) for part, files in held.items()}
     placed = [] if population is None else [*_among(held, read_parts(population[1]))]
-    soaks = [each for path in sorted(_files(folder / SOAK)) for each in soaked(path)]
+    soaks = [soaked(path) for path in sorted(_files(folder / SOAK))]
     places = [*_places(held)]
     told = [*_of_fleets(fleets), *_of_outputs(held), *_of_populations(placed), *_of_soaks(soaks), *_of_places(places)]
     wrong: dict[str, list[Reason]] = {name: [] for name, _ in places}

@@ -16,7 +16,7 @@ from primbench.spec.fleet import Member
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from primbench.measurement import Measurement
@@ -31,8 +31,8 @@ class Soaked(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     lasted_s: float
     """From the first round to the last."""
-    median_s: float
-    """Of the rounds."""
+    median_s: float | None
+    """Of the rounds; None where none was timed."""
     slope: float | None
     """How much longer it takes at the end than at the beginning, as a share, by a straight line through the logarithms
     of times; None of fewer than FEWEST_ROUNDS.
@@ -45,6 +45,8 @@ class Soaked(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def wrong(self) -> list[str]:
         """What of it is."""
+        if not self.rounds:
+            return ["nothing of its soak was timed"]
         if self.interval is None or self.slope is None or self.interval[0] <= self.margin:
             return []
         low, high = (format_percent(each) for each in self.interval)
@@ -52,15 +54,13 @@ class Soaked(msgspec.Struct, frozen=True, kw_only=True):
         return [f"it became slower by {format_percent(self.slope)} [{low}, {high}] in {lasted} of the same work"]
 
 
-def soaked(path: Path) -> Iterator[Soaked]:
-    """Of a file whose processes are rounds; none where nothing was timed. Raises FileError."""
+def soaked(path: Path) -> Soaked:
+    """Of a file whose processes are rounds. Raises FileError."""
     results, _ = read_in_part(path)
     timed = [(each, time_s) for each in results.records if (time_s := _time_s(each.measurement)) is not None]
     rounds = [(datetime.fromisoformat(each.started_utc).timestamp(), time_s) for each, time_s in timed]
-    if rounds:
-        margin = next(iter(margins_of(timed[0][0].case).values()))
-        member = results.header.member or Member(node=path.stem, rank=0, of=1)
-        yield drift(member.name, rounds, margin)
+    margin = next(iter(margins_of(timed[0][0].case).values())) if timed else 0.0
+    return drift((results.header.member or Member(node=path.stem, rank=0, of=1)).name, rounds, margin)
 
 
 def _time_s(measured: Measurement | None) -> float | None:
@@ -73,13 +73,13 @@ def _time_s(measured: Measurement | None) -> float | None:
 def drift(member: str, rounds: Sequence[tuple[float, float]], margin: float) -> Soaked:
     """rounds: when each began, and its time, in seconds."""
     begun = [each for each, _ in rounds]
-    lasted_s = max(begun) - min(begun)
+    lasted_s = max(begun) - min(begun) if begun else 0.0
     slope, interval = _line([each - begun[0] for each in begun], [math.log(time_s) for _, time_s in rounds], lasted_s)
     return Soaked(
         member=member,
         rounds=len(rounds),
         lasted_s=lasted_s,
-        median_s=stats.quantile([time_s for _, time_s in rounds], 0.5),
+        median_s=stats.quantile([time_s for _, time_s in rounds], 0.5) if rounds else None,
         slope=slope,
         interval=interval,
         margin=margin,

@@ -155,6 +155,23 @@ def test_each_gpu_is_a_member_and_meets_each_other_one_once(tmp_path: Path) -> N
     assert [f"n:gpu{number}" for number in range(4)] == names[9]
 
 
+def test_a_gpu_that_cannot_be_measured_is_not_fit(
+    invoke: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This machine may have no GPU: two that there are not, each alone, both at once, and between them."""
+    entries = [f'{{ call = "kernel", device = "cuda", set = "{name}" }}' for name in ("gpu", "link")]
+    host = '[{ bytes = 65_536, what = "read", device = "cpu", set = "host" }]'
+    (tmp_path / "short.toml").write_text(f"launch = [{', '.join(entries)}]\nfiles = {host}\n")
+    monkeypatch.setattr(certifying, "SUITE", str(tmp_path / "short.toml"))
+    monkeypatch.setattr(certifying, "visible_gpus", lambda: Gpus((97, 98), 99))
+    result = invoke("certify", tmp_path / "fleet", "--json", tmp_path / "all.json")
+    members = {each["member"]: each["reasons"] for each in json.loads((tmp_path / "all.json").read_text())["members"]}
+    wrong = {name: {each["why"] for each in reasons} for name, reasons in members.items()}
+    node = min(wrong, key=len)
+    gpus = [f"{node}:gpu97", f"{node}:gpu98", f"{node}:gpu97+gpu98"]
+    assert (1, [{"unmeasured"}] * 3) == (result.exit_code, [wrong[each] for each in gpus])
+
+
 def test_a_drift_is_told_with_its_interval() -> None:
     dice = random.Random(0)
     steady = [(10.0 * number, dice.lognormvariate(0, 0.002)) for number in range(30)]
