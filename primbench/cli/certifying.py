@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from primbench.cli.measuring import Entries
-    from primbench.fleet.certificate import Part
+    from primbench.fleet.certificate import CertifiedPart
     from primbench.fleet.member import Gpus
     from primbench.spec.fleet import Member
 
@@ -139,7 +139,7 @@ def _gpu(found: Member, gpus: Gpus, number: int) -> tuple[Member, dict[str, str]
     return own, narrowed(own, gpus)
 
 
-def _share(folder: Path, part: Part, own: Member, entries: Entries, visible: dict[str, str]) -> Share:
+def _share(folder: Path, part: CertifiedPart, own: Member, entries: Entries, visible: dict[str, str]) -> Share:
     name = own.name.replace(":", "-").replace("/", "_")
     device = "cpu" if own.task is None else "cuda:0"
     return Share(path=folder / part / f"{name}.jsonl", member=own, entries=entries, device=device, variables=visible)

@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from primbench.fleet.kinds import Peers
-    from primbench.fleet.state import Seen
+    from primbench.fleet.state import SeenState
 
-Part = Literal["host", "alone", "together", "links", "soak"]
-PARTS: tuple[Part, ...] = ("host", "alone", "together", "links")
+CertifiedPart = Literal["host", "alone", "together", "links", "soak"]
+PARTS: tuple[CertifiedPart, ...] = ("host", "alone", "together", "links")
 """Folders of what was measured: the node itself, each GPU while others rest, all at once, and between two of them."""
-SOAK: Part = "soak"
-OF_PART: Mapping[Part, str] = {"host": "node", "alone": "GPU", "together": "GPU", "links": "link"}
+SOAK: CertifiedPart = "soak"
+OF_PART: Mapping[CertifiedPart, str] = {"host": "node", "alone": "GPU", "together": "GPU", "links": "link"}
 THEIRS = "of the population: "
 Why = Literal[
     "slow", "unmeasured", "output", "place", "neighbour", "heat", "memory errors", "replays", "drift", "missing"
 ]
 
 
-class Reason(msgspec.Struct, frozen=True, kw_only=True):
+class Unfitness(msgspec.Struct, frozen=True, kw_only=True):
     """Why a member is not fit."""
 
     why: Why
@@ -51,14 +51,14 @@ class Certified(msgspec.Struct, frozen=True, kw_only=True):
     """A member, which is a node, a GPU of it, or what is between two GPUs, and what was found wrong."""
 
     member: str
-    reasons: list[Reason]
+    reasons: list[Unfitness]
     """[] of one that is fit."""
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of a case of a member, among those of a population."""
 
-    part: Part
+    part: CertifiedPart
     member: str
     case: Case
     metric: str
@@ -74,11 +74,11 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     is_slow: bool
 
 
-class Certificate(msgspec.Struct, frozen=True, kw_only=True):
+class NodeCertificate(msgspec.Struct, frozen=True, kw_only=True):
     """What was measured of nodes, and which of them are fit."""
 
     folder: str
-    parts: dict[Part, Fleet]
+    parts: dict[CertifiedPart, Fleet]
     members: list[Certified]
     placed: list[Placed]
     """[] where no population is set beside."""
@@ -93,7 +93,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.members) and not any(each.reasons for each in self.members)
 
 
-def read_parts(folder: Path) -> dict[Part, FleetFiles]:
+def read_parts(folder: Path) -> dict[CertifiedPart, FleetFiles]:
     """What there is of each. Raises FileError where there is nothing."""
     found = {part: read(str(folder / part)) for part in PARTS if any(_files(folder / part))}
     if not found:
@@ -105,7 +105,7 @@ def _files(folder: Path) -> Iterator[Path]:
     return (each for each in folder.glob("*") if each.name.endswith(SUFFIXES))
 
 
-def certify(folder: Path, population: tuple[str, Path] | None) -> Certificate:
+def certify(folder: Path, population: tuple[str, Path] | None) -> NodeCertificate:
     """Judge all that is in a folder. population: by name, and its folder. Raises FileError."""
     held = read_parts(folder)
     fleets = {part: summarize(part, files, what=OF_PART[part]) for part, files in held.items()}
@@ -113,10 +113,10 @@ def certify(folder: Path, population: tuple[str, Path] | None) -> Certificate:
     soaks = [soaked(path) for path in sorted(_files(folder / SOAK))]
     places = [*_places(held)]
     told = [*_of_fleets(fleets), *_of_outputs(held), *_of_populations(placed), *_of_soaks(soaks), *_of_places(places)]
-    wrong: dict[str, list[Reason]] = {name: [] for name, _ in places}
+    wrong: dict[str, list[Unfitness]] = {name: [] for name, _ in places}
     for member, reason in told:
         wrong.setdefault(member, []).append(reason)
-    return Certificate(
+    return NodeCertificate(
         folder=folder.name,
         parts=fleets,
         members=[Certified(member=name, reasons=_once(reasons)) for name, reasons in sorted(wrong.items())],
@@ -127,63 +127,63 @@ def certify(folder: Path, population: tuple[str, Path] | None) -> Certificate:
     )
 
 
-def _places(held: Mapping[Part, FleetFiles]) -> Iterator[tuple[str, Seen]]:
+def _places(held: Mapping[CertifiedPart, FleetFiles]) -> Iterator[tuple[str, SeenState]]:
     for files in held.values():
         yield from ((name, seen_of(node.path)) for name, node in files.nodes.items())
 
 
-def _of_soaks(soaks: Sequence[Soaked]) -> Iterator[tuple[str, Reason]]:
+def _of_soaks(soaks: Sequence[Soaked]) -> Iterator[tuple[str, Unfitness]]:
     for each in soaks:
-        yield from ((each.member, Reason(why="drift", words=words)) for words in each.wrong)
+        yield from ((each.member, Unfitness(why="drift", words=words)) for words in each.wrong)
 
 
-def _of_places(places: Sequence[tuple[str, Seen]]) -> Iterator[tuple[str, Reason]]:
+def _of_places(places: Sequence[tuple[str, SeenState]]) -> Iterator[tuple[str, Unfitness]]:
     for name, seen in places:
-        yield from ((name, Reason(why=why, words=words, advice=advice)) for why, words, advice in seen.wrong)
+        yield from ((name, Unfitness(why=why, words=words, advice=advice)) for why, words, advice in seen.wrong)
 
 
-def _warnings(places: Sequence[tuple[str, Seen]]) -> list[str]:
+def _warnings(places: Sequence[tuple[str, SeenState]]) -> list[str]:
     return [*dict.fromkeys(f"{name}: {each}" for name, seen in places for each in seen.warnings)]
 
 
-def _once(reasons: list[Reason]) -> list[Reason]:
+def _once(reasons: list[Unfitness]) -> list[Unfitness]:
     """What is so of several parts stands once."""
     return list({(each.why, each.words): each for each in reasons}.values())
 
 
-def _of_fleets(fleets: Mapping[Part, Fleet]) -> Iterator[tuple[str, Reason]]:
+def _of_fleets(fleets: Mapping[CertifiedPart, Fleet]) -> Iterator[tuple[str, Unfitness]]:
     """Each beside its peers."""
     for part, fleet in fleets.items():
         yield from ((each.node, _reason(part, each, list(node_words(fleet, each)))) for each in fleet.unhealthy)
         absent = dict.fromkeys(fleet.missing, "it left no results file") | fleet.unreadable
-        yield from ((name, Reason(why="missing", words=f"{part}: {words}")) for name, words in absent.items())
+        yield from ((name, Unfitness(why="missing", words=f"{part}: {words}")) for name, words in absent.items())
         failing = "; ".join(sorted({case.reason or "" for case in fleet.cases if case.is_failed}))
         for name in fleet.nodes if failing else ():
-            yield name, Reason(why="unmeasured", words=f"{part}: {failing}")
+            yield name, Unfitness(why="unmeasured", words=f"{part}: {failing}")
 
 
-def _reason(part: Part, found: NodeFindings, words: list[str]) -> Reason:
+def _reason(part: CertifiedPart, found: NodeFindings, words: list[str]) -> Unfitness:
     why: Why = "slow" if found.outlying else "output" if found.deviations else "unmeasured"
-    return Reason(why=why, words=f"{part}: {'; '.join(words)}")
+    return Unfitness(why=why, words=f"{part}: {'; '.join(words)}")
 
 
-def _of_outputs(held: Mapping[Part, FleetFiles]) -> Iterator[tuple[str, Reason]]:
+def _of_outputs(held: Mapping[CertifiedPart, FleetFiles]) -> Iterator[tuple[str, Unfitness]]:
     """Of GPUs that gave other bits in one part than in all others: each is measured alone and together."""
     both = [(part, held[part]) for part in PARTS if part in held and OF_PART[part] == "GPU"]
     known = Vocabulary(cases={key: case for _, files in both for key, case in files.known.cases.items()})
     seen = {f"{part} {name}": node for part, files in both for name, node in files.nodes.items()}
     for each in deviating_of(seen, known) if len(both) > 1 else ():
         part, _, name = each.partition(" ")
-        yield name, Reason(why="output", words=f"{part}: its outputs are not those of the others, to the last bit")
+        yield name, Unfitness(why="output", words=f"{part}: its outputs are not those of the others, to the last bit")
 
 
-def _among(held: Mapping[Part, FleetFiles], theirs: Mapping[Part, FleetFiles]) -> Iterator[Placed]:
+def _among(held: Mapping[CertifiedPart, FleetFiles], theirs: Mapping[CertifiedPart, FleetFiles]) -> Iterator[Placed]:
     """Of the parts that both have."""
     for part in held.keys() & theirs.keys():
         yield from _placed(part, held[part], theirs[part])
 
 
-def _placed(part: Part, own: FleetFiles, theirs: FleetFiles) -> Iterator[Placed]:
+def _placed(part: CertifiedPart, own: FleetFiles, theirs: FleetFiles) -> Iterator[Placed]:
     """Each of the members among those of the population and all others that are judged."""
     known = Vocabulary(cases=theirs.known.cases | own.known.cases)
     nodes = {f"{THEIRS}{name}": node for name, node in theirs.nodes.items()} | own.nodes
@@ -214,10 +214,10 @@ def _of_population_alike(name: str, names: list[str], peers: Peers) -> list[str]
     return [each for each in names if each.startswith(THEIRS) and peers[each] == peers[name]]
 
 
-def _of_populations(placed: Sequence[Placed]) -> Iterator[tuple[str, Reason]]:
+def _of_populations(placed: Sequence[Placed]) -> Iterator[tuple[str, Unfitness]]:
     """Of who is slower than its kind in the population."""
     for each in placed:
         if each.is_slow:
             ratio, case = shown_ratio(each.time_s / each.median_s), name_of(each.case, with_place=False)
             words = f"{each.part}: {ratio} times as long as the population in {case}"
-            yield each.member, Reason(why="slow", words=words)
+            yield each.member, Unfitness(why="slow", words=words)

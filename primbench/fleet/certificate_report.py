@@ -17,7 +17,7 @@ from primbench.units import format_percent, format_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from primbench.fleet.certificate import Certificate, Certified, Placed
+    from primbench.fleet.certificate import Certified, NodeCertificate, Placed
     from primbench.fleet.soak import Soaked
     from primbench.report.document import VerdictCell
 
@@ -28,7 +28,7 @@ NO_POPULATION = (
 )
 
 
-def document(found: Certificate, made_utc: str) -> Document:
+def document(found: NodeCertificate, made_utc: str) -> Document:
     """made_utc: when it was made. A check a member, a row a metric that is set beside the population."""
     return Document(
         title=f"certificate of {found.folder}",
@@ -40,7 +40,7 @@ def document(found: Certificate, made_utc: str) -> Document:
     )
 
 
-def _headline(found: Certificate) -> str:
+def _headline(found: NodeCertificate) -> str:
     failed = [each for each in found.members if each.reasons]
     if not failed:
         return f"Fit: {named([each.member for each in found.members])}."
@@ -48,7 +48,7 @@ def _headline(found: Certificate) -> str:
     return f"Not fit: {named([each.member for each in failed])}; {first.member}: {first.reasons[0].words}."
 
 
-def _sections(found: Certificate, made_utc: str) -> Iterator[Section]:
+def _sections(found: NodeCertificate, made_utc: str) -> Iterator[Section]:
     yield Section(
         "", [Table.of_rows("", ["member", "verdict"], [[each.member, _verdict(each)] for each in found.members])]
     )
@@ -79,7 +79,7 @@ def _verdict(found: Certified) -> VerdictCell:
     return signed("slower", f"not fit: {', '.join(dict.fromkeys(each.why for each in found.reasons))}")
 
 
-def _population(found: Certificate) -> Table:
+def _population(found: NodeCertificate) -> Table:
     rows: list[list[object]] = [
         [
             each.member,
@@ -115,7 +115,7 @@ def _place(found: Placed) -> VerdictCell:
     return signed("slower", "slower") if found.is_slow else signed("equivalent", "as others")
 
 
-def _soaked(found: Certificate) -> Table:
+def _soaked(found: NodeCertificate) -> Table:
     rows: list[list[object]] = [
         [
             each.member,

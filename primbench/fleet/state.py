@@ -26,21 +26,23 @@ Wrong = tuple[Literal["place", "neighbour", "heat", "memory errors", "replays"],
 """What it is, in words, and what to do."""
 
 
-class Seen(NamedTuple):
+class SeenState(NamedTuple):
     """What makes a member unfit, and what does not."""
 
     wrong: list[Wrong]
     warnings: list[str]
 
 
-def seen_of(path: Path) -> Seen:
+def seen_of(path: Path) -> SeenState:
     """Of a results file. Raises FileError."""
     results, _ = read_in_part(path)
     findings = examine(read_place(str(path))) if results.workers else []
     told = {severity: [each for each in findings if each.severity == severity] for severity in ("problem", "warning")}
     problems: list[Wrong] = [("place", each.summary, _advice(each)) for each in told["problem"]]
     records = results.latest()
-    return Seen([*problems, *_of_gpu(_readings(records)), *_hot(records)], [each.summary for each in told["warning"]])
+    return SeenState(
+        [*problems, *_of_gpu(_readings(records)), *_hot(records)], [each.summary for each in told["warning"]]
+    )
 
 
 def _advice(found: Finding) -> str | None:

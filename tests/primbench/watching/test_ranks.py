@@ -31,7 +31,7 @@ torch.set_num_threads(1)
 rank = int(os.environ["RANK"])
 dist.init_process_group("gloo")
 some, a, data = torch.ones(1000), torch.ones(200, 200), os.urandom(2**20)
-print(rank, os.getpid(), flush=True)
+os.write(1, f"{rank} {os.getpid()}\\n".encode())
 while True:
     for _ in range(40):
         a @ a
@@ -141,7 +141,8 @@ def test_a_rank_that_is_pinned_where_others_compute_is_late_by_these(
             os.sched_setaffinity(int(thread), {one})
             closing.callback(os.sched_setaffinity, int(thread), before)
         found = late(invoke, job)
-    assert (LATE, "cpu-contention") == (found["rank"], found["hindrances"][0]["cause"])
+    assert LATE == found["rank"]
+    assert found["hindrances"][0]["cause"] in ("cpu-contention", "priority"), "by how nice this process is"
 
 
 @pytest.mark.quiet
