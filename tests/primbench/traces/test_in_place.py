@@ -78,6 +78,7 @@ def _us(found: dict[str, InPlace]) -> dict[str, tuple[float, float]]:
     return {name: (each.calls, round(each.time_s * 1e6, 3)) for name, each in found.items()}
 
 
+@pytest.mark.quiet
 @pytest.mark.wheel
 @pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
 @pytest.mark.parametrize(
