@@ -11,8 +11,8 @@ from primbench.compare.filters import filters
 from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.environment.costs import SLOW_CALLS_S, SLOW_SYSTEM_CALL_S
 from primbench.environment.filesystems import NETWORK_LIKE
-from primbench.environment.machine import GVISOR
 from primbench.system.meaning import FactId
+from primbench.system.sandbox import GVISOR
 from primbench.units import format_time
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from primbench.causes import SLOWED
 from primbench.doctor.cause import Cause, Finding, of
-from primbench.environment.machine import GVISOR
+from primbench.system.sandbox import GVISOR
 from primbench.units import format_time
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import msgspec
 from primbench.environment import rdma
 from primbench.environment.reading import word
 from primbench.quantities import Seconds, Whole
-from primbench.system import boot, cores, pci
+from primbench.system import boot, cores, pci, sandbox
 from primbench.system.cores import Cache, CpuKind
 from primbench.system.files import attempt, labelled_bytes, labelled_value, read_cpu_list, read_number, utf8
 from primbench.system.meaning import Fact
@@ -36,6 +36,7 @@ _VECTORS = re.compile(
     r"|asimd(hp|dp)?|sve2?|i8mm|bf16|sme2?"
 )
 _EMULATOR = re.compile(r"qemu-[a-z0-9_]+")
+_EMULATED = "QEMU TCG"  # in the name of the CPU where QEMU has no KVM, and is told of no other kind
 _START_CHARACTERS = 4096  # of /proc/cpuinfo: its first CPU
 
 
@@ -60,6 +61,8 @@ def emulator(root: Path, pid: int = 0) -> str:
     found = _EMULATOR.match(program.name) if program is not None else None
     if found is not None:
         return utf8(found[0])
+    if _EMULATED in start:
+        return _EMULATED
     return "Rosetta" if "VirtualApple" in start else "none"
 
 
@@ -83,8 +86,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     memory_available_bytes: Annotated[Whole | None, Fact("What of that may be taken without swapping.",
         "/proc/meminfo MemAvailable", _meminfo_bytes("MemAvailable"), of_others=False)] = None
     virtualization: Annotated[str | None, _machine(
-        "A hint: none, the hypervisor's name, unnamed hypervisor, or gVisor, a kernel of its own.",
-        "/proc/cpuinfo flags, /sys/class/dmi/id, /proc/version", _virtualization, "machine")] = None
+        "A hint: none, the hypervisor's name, unnamed hypervisor, Kata Containers with that name, or gVisor.",
+        "/proc/cpuinfo flags, /sys/class/dmi/id, tables of ACPI, /proc/cmdline, /proc/version",
+        sandbox.virtualization, "machine")] = None
     kernel_parameters: Annotated[list[str] | None, _machine(
         "Parameters that it was booted with and that can change speed (mitigations=, iommu=, isolcpus=, ...).",
         "/proc/cmdline", _kernel_parameters, "kernel")] = None
@@ -161,8 +165,6 @@ _PARAMETER = re.compile(
     r"|transparent_hugepage\w*|numa_balancing|numa|default_hugepagesz|hugepagesz|hugepages"
     r"|clocksource|tsc|nowatchdog|preempt|seccomp|apparmor|selinux|lsm|psi"
 )
-GVISOR = "gVisor"
-_GVISOR = "Sun Jan 10 15:06:54 PST 2016"  # gVisor's kernel version always has this date
 _CLOCK_READINGS = 1000  # 0.05 ms, and 1 ms where each is a system call
 _ROUNDS = 5
 
@@ -186,19 +188,6 @@ def _cpu_model(root: Path) -> str:
 
 def _meminfo_bytes(label: str) -> Callable[[Path], int]:
     return lambda root: labelled_bytes(root / "proc/meminfo", label)
-
-
-def _virtualization(root: Path) -> str:
-    with contextlib.suppress(OSError):
-        if _GVISOR in (root / "proc/version").read_text():
-            return GVISOR
-    if "hypervisor" not in labelled_value(root / "proc/cpuinfo", "flags").split():
-        return "none"
-    names = []
-    for path in (root / "sys/class/dmi/id/sys_vendor", root / "sys/class/dmi/id/product_name"):
-        with contextlib.suppress(OSError):
-            names.append(path.read_text().strip())
-    return " ".join(names) or "unnamed hypervisor"
 
 
 def _kernel_parameters(root: Path) -> list[str]:

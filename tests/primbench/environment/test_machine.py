@@ -73,6 +73,34 @@ def test_bare_metal_has_no_hypervisor_flag(look: Look) -> None:
     assert look({"proc/cpuinfo": "model name\t: Xeon\nflags\t\t: fpu avx\n"}).machine.virtualization == "none"
 
 
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        ({"sys/firmware/acpi/tables/FACP": "FACP\x14\x01\x00\x00\x06fFIRECKFCVMFADT"}, "Firecracker"),
+        ({"sys/firmware/acpi/tables/FACP": "FACP\x14\x01\x00\x00\x06fSOMEONFCVMFADT"}, "unnamed hypervisor"),
+        (
+            {
+                "sys/firmware/acpi/tables/FACP": "FACP\x14\x01\x00\x00\x06fCLOUDHFCVMFADT",
+                "proc/cmdline": "root=/dev/pmem0p1 systemd.unit=kata-containers.target agent.log=debug",
+            },
+            "Kata Containers (Cloud Hypervisor)",
+        ),
+    ],
+)
+def test_a_hypervisor_without_dmi_is_known_by_other_signs(look: Look, files: dict[str, str], name: str) -> None:
+    flags = {
+        "proc/cpuinfo": "model name\t: Xeon\nflags\t\t: fpu hypervisor\n",
+        "sys/class/dmi/id/sys_vendor": None,
+        "sys/class/dmi/id/product_name": None,
+    }
+    assert name == look({**flags, **files}).machine.virtualization
+
+
+def test_an_emulated_processor_is_known_by_its_name(look: Look) -> None:
+    cpu = "model name\t: QEMU TCG CPU version 2.5+\nflags\t\t: fpu hypervisor\n"
+    assert "QEMU TCG" == look({"proc/cpuinfo": cpu}).machine.emulator
+
+
 def test_gvisor_is_known_by_its_kernel(look: Look) -> None:
     version = "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n"
     assert look({"proc/version": version}).machine.virtualization == "gVisor"
