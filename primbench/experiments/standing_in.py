@@ -38,8 +38,12 @@ def that_start(arms: Sequence[Arm]) -> tuple[list[Arm], list[str]]:
 
 
 def _instead_of(absent: Sequence[Arm]) -> list[Arm]:
-    works = [name for name, reason in _reasons(filter(starts_host_root, known())).items() if reason is None]
+    works = [name for name, reason in _reasons(filter(_starts_containers, known())).items() if reason is None]
     return _confined(absent, works) or [Arm(name=name, runtime=name) for name in works]
+
+
+def _starts_containers(name: str) -> bool:
+    return starts_host_root(name) and not known()[name].is_sandbox
 
 
 def _told(absent: Sequence[Arm], reasons: Mapping[str, str | None]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import make_skeleton
 from primbench.runtimes.invocation import Invocation, client
-from primbench.runtimes.runtime import DOCKER_SHM_BYTES, Parts, Runtime, Signs, no_image
+from primbench.runtimes.runtime import DOCKER_SHM_BYTES, Parts, RefusalWords, Runtime, Signs, no_image
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
         after.append(["docker", "rmi", "--force", image])
     assert image is not None
     return Invocation(
-        before=[*before, engine.create("docker", name, rest, [image], command)],
+        before=[*before, engine.create(["docker"], name, rest, [image], command)],
         worker=engine.start("docker", name),
         after=after,
     )
@@ -55,6 +55,10 @@ RUNTIME = Runtime(
         engine.OTHER_FILES,
         engine.too_few_files("start dockerd with --default-ulimit=nofile={0}:{0}"),
         engine.NO_NETWORK,
+        RefusalWords(
+            r"unknown or invalid runtime name|runtime \S+ binary not installed",
+            lambda arm: "`docker info` lists those it has; /etc/docker/daemon.json adds one below runtimes",
+        ),
     ),
     gpus=engine.TOOLKIT,
     builder=engine.builder("docker"),

@@ -84,13 +84,15 @@ def devices() -> list[str]:
     return [f"--device={path}" for path in gpu_files()]
 
 
-def create(client: str, name: str, rest: Sequence[str], image: Sequence[str], command: Sequence[str]) -> list[str]:
-    """image: as the client takes it, with the options that only a kind of image has.
+def create(
+    client: Sequence[str], name: str, rest: Sequence[str], image: Sequence[str], command: Sequence[str]
+) -> list[str]:
+    """client: with options of its own. image: as the client takes it, with the options that only a kind of image has.
 
     Its entry point would print to the stream that results travel on.
     """
     program, *arguments = command
-    made = [client, "create", "--interactive", "--rm", "--pull=never", f"--name={name}", *rest]
+    made = [*client, "create", "--interactive", "--rm", "--pull=never", f"--name={name}", *rest]
     return [*made, f"--entrypoint={program}", *image, *arguments]
 
 

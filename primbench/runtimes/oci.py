@@ -56,11 +56,12 @@ def launch(
     command: Sequence[str],
     *,
     gpus: bool,
+    always: Sequence[str] = (),
     leaving: Sequence[str] = (),
     hook: Sequence[str] = (),
 ) -> Invocation:
-    """leaving: options of the runtime by which the worker stays in the control groups of who starts it. hook: the
-    command by which it gets there again, once the container is made and before its first program.
+    """always: options of the runtime. leaving: those by which the worker stays in the control groups of who starts it.
+    hook: the command by which it gets there again, once the container is made and before its first program.
 
     Raises InvalidRequest for what there is only with an engine on top, FileError for a filter that is none.
     """
@@ -73,7 +74,7 @@ def launch(
         raise InvalidRequest(f"image={arm.image}: {arm.runtime} starts a folder, named in full, or host", arm=arm.name)
     container = made(arm, folder, tree, command, name=name, hook=hook, gpus=gpus)
     (folder / "config.json").write_bytes(msgspec.json.encode(container.config))
-    program = [arm.runtime, "--root", str(folder / "state"), *(leaving if container.leaves else ())]
+    program = [arm.runtime, "--root", str(folder / "state"), *always, *(leaving if container.leaves else ())]
     return Invocation(
         worker=[*program, "run", "--bundle", str(folder), name], after=[[*program, "delete", "--force", name]]
     )

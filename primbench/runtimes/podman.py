@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from primbench.runtimes import engine
 from primbench.runtimes.hostroot import make_skeleton
-from primbench.runtimes.invocation import Invocation, client
-from primbench.runtimes.runtime import Parts, Runtime, Signs, no_image
+from primbench.runtimes.invocation import Invocation, client, options
+from primbench.runtimes.runtime import Parts, RefusalWords, Runtime, Signs, no_image
 from primbench.system.files import read_number
 
 if TYPE_CHECKING:
@@ -29,17 +29,17 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
     rest += _usual_limits(rest)
     image = ["--rootfs", str(make_skeleton(folder))] if arm.on_host_root else [str(arm.image)]
     return Invocation(
-        before=[engine.create("podman", name, rest, image, command)],
+        before=[engine.create(["podman", *options(arm, "podman itself")], name, rest, image, command)],
         worker=engine.start("podman", name),
         after=[[*engine.remove("podman", name), "--time=0"]],  # it would wait for a worker that heeds no SIGTERM
     )
 
 
-def _usual_limits(options: Sequence[str]) -> list[str]:
+def _usual_limits(chosen: Sequence[str]) -> list[str]:
     """Limits of processes and files that may be had: with any --ulimit Podman leaves out those that it is configured
     with, asks for more than is granted here, and has lowered its own to the largest number of a process.
     """
-    given = [option.removeprefix("--ulimit=").partition("=")[0] for option in options if option.startswith("--ulimit=")]
+    given = [option.removeprefix("--ulimit=").partition("=")[0] for option in chosen if option.startswith("--ulimit=")]
     most = {
         "nproc": (resource.RLIMIT_NPROC, read_number(Path("/proc/sys/kernel/pid_max"))),
         "nofile": (resource.RLIMIT_NOFILE, USUAL_FILES),
@@ -55,7 +55,7 @@ def _granted(kind: int, usual: int) -> str:
 
 RUNTIME = Runtime(
     rank=20,
-    mechanisms=engine.MECHANISMS | {"podman"},
+    mechanisms=engine.MECHANISMS | {"podman", "podman itself"},
     found=partial(client, "podman", "version", "--format", "{{.Client.Version}}"),
     launch=launch,
     signs=Signs(
@@ -71,6 +71,10 @@ RUNTIME = Runtime(
         engine.OTHER_FILES,
         engine.too_few_files('below [containers] in containers.conf, set default_ulimits = ["nofile={0}:{0}"]'),
         engine.NO_NETWORK,
+        RefusalWords(
+            r"OCI runtime \S+ not found|invalid argument: .*runtime",
+            lambda arm: "containers.conf names the program of each below [engine.runtimes]",
+        ),
     ),
     gpus=engine.TOOLKIT,
     builder=engine.builder("podman"),

@@ -102,6 +102,8 @@ class Runtime(NamedTuple):
     """How it builds images; None where it builds none."""
     parts: Parts | None = None
     """How others put its containers together; None where they cannot."""
+    is_sandbox: bool = False
+    """Whether another kernel than this machine's answers in it, so that it stands in for no container."""
     is_engine: bool = False
     """Whether it has the options of `docker run`."""
     reaches: frozenset[str] = frozenset()

@@ -45,7 +45,7 @@ def runners() -> list[str]:
 def is_of_parts(arm: Arm) -> bool:
     """Whether one of these puts together the same, of the host's own files, with one thing more or less."""
     is_container = arm.runtime in runners() or (arm.runtime in known() and known()[arm.runtime].parts is not None)
-    return arm.on_host_root and (is_container or arm.runtime == "host")
+    return arm.on_host_root and arm.oci_runtime is None and (is_container or arm.runtime == "host")
 
 
 def settable(arm: Arm) -> frozenset[str]:

@@ -11,13 +11,11 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
-import lzma
 import os
 import platform
 import shlex
 import shutil
 import socket
-import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from primbench.runtimes.initramfs import archive, kernel_at, modules, unpacked_kernel
 
 from ..groups import ahead
 from ..ports import free_port
@@ -35,8 +35,6 @@ AGENT = Path(__file__).with_name("guest_agent.py")
 PROGRAMS = {
     "qemu-system-x86_64": "qemu-system-x86",
     "busybox": "busybox-static",
-    "cpio": "cpio",
-    "depmod": "kmod",
     "setpriv": "util-linux",
     "apt-get": "apt",
 }
@@ -154,25 +152,30 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
 
 
 @pytest.fixture(scope="session")
-def on_two_nodes(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, served: Path | None
-) -> Iterator[Run]:
+def kernel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The distribution's, with its modules beside it, downloaded once for all runs."""
+    _require_programs()
+    cache = request.config.cache
+    return _kernel(cache.mkdir("two-nodes") if cache is not None else tmp_path_factory.mktemp("kernel"))
+
+
+@pytest.fixture(scope="session")
+def on_two_nodes(kernel: Path, tmp_path_factory: pytest.TempPathFactory, served: Path | None) -> Iterator[Run]:
     """``on_two_nodes(program, *arguments, cgroup={file: text}, timeout_s=240)``: how the command ended in the machine.
 
     cgroup: files of the control group that the command has of its own, written before it starts.
     The machine ends with the session, or with this process however that ends.
     """
-    _require_programs()
     folder = tmp_path_factory.mktemp("machine")
-    cache = request.config.cache
-    kernel = _kernel(cache.mkdir("two-nodes") if cache is not None else folder)
+    vmlinux = folder / "vmlinux"
+    vmlinux.write_bytes(unpacked_kernel(kernel.read_bytes()))
     initramfs = _initramfs(kernel, folder, served)
     console = folder / "console.txt"
     console.touch()
     ours, theirs = socket.socketpair()
     with ours, theirs:
         port = None if served is None else int(served.with_name("port").read_text())
-        command = _qemu(kernel / "vmlinux", initramfs, console, theirs.fileno(), port)
+        command = _qemu(vmlinux, initramfs, console, theirs.fileno(), port)
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
         theirs.close()  # else nobody would see QEMU end, nor QEMU us
         try:
@@ -244,7 +247,7 @@ def _is_there(program: str) -> bool:
 
 
 def _kernel(cache: Path) -> Path:
-    """A folder with vmlinux and lib/modules/VERSION, made once."""
+    """Its file, in a folder with lib/modules/VERSION, made once."""
     package = _kernel_package()
     kernel = cache / package
     if not kernel.exists():
@@ -261,21 +264,9 @@ def _kernel(cache: Path) -> Path:
         archive.unlink()
         if not (new / "lib").exists():
             (new / "lib").symlink_to("usr/lib")
-        (image,) = new.glob("boot/vmlinuz-*")
-        (new / "vmlinux").write_bytes(_unpacked(image.read_bytes()))
-        _run("depmod", "-b", new, _version(new))
         new.rename(kernel)
-    return kernel
-
-
-def _unpacked(image: bytes) -> bytes:
-    """The kernel itself, by which QEMU starts it at once: to unpack it in the machine is half of all until it runs.
-
-    As it is where it is not packed by xz: docs.kernel.org/arch/x86/boot.html has the offsets.
-    """
-    sectors, (offset, length) = image[0x1F1] or 4, struct.unpack_from("<II", image, 0x248)
-    packed = image[(sectors + 1) * 512 + offset :][:length]
-    return lzma.LZMADecompressor().decompress(packed) if packed.startswith(b"\xfd7zXZ") else image
+    (image,) = kernel.glob("boot/vmlinuz-*")
+    return image
 
 
 def _kernel_package() -> str:
@@ -286,33 +277,24 @@ def _kernel_package() -> str:
     return next(word for word in depends.split() if word.startswith("linux-image-") and word != KERNEL)
 
 
-def _version(kernel: Path) -> str:
-    (folder,) = (kernel / "lib/modules").iterdir()
-    return folder.name
-
-
 def _initramfs(kernel: Path, folder: Path, served: Path | None) -> Path:
     """Busybox, the modules with which the root is reached, and the script that starts the agent there."""
-    tree = folder / "initramfs"
-    for name in ("bin", "proc", "sys", "dev", "modules"):
-        (tree / name).mkdir(parents=True)
-    shutil.copy(str(_program("busybox")), tree / "bin")
-    modules = _modules(kernel)
-    for module in modules:
-        content = module.read_bytes()
-        (tree / "modules" / module.stem).write_bytes(lzma.decompress(content) if module.suffix == ".xz" else content)
-    (tree / "modules/order").write_text("".join(f"{module.stem}\n" for module in modules))
-    init = tree / "init"
+    found = kernel_at(kernel)
+    assert found is not None
+    held = modules(found, MODULES)
     agent, sshd = shlex.join([sys.executable, "-P", str(AGENT)]), ""
     hidden = "\n".join(map(_whiteout, _not_there()))
     if served is not None:
         command = shlex.join([str(_program("sshd")), "-f", str(served.with_name("server"))])
         sshd = f"mkdir /new/run/sshd; chroot /new {command}"
-    init.write_text(INIT.format(agent=agent, sshd=sshd, hidden=hidden))
-    init.chmod(0o755)
-    files = "".join(f"{path.relative_to(tree)}\n" for path in sorted(tree.rglob("*")))
+    files = {
+        "init": INIT.format(agent=agent, sshd=sshd, hidden=hidden).encode(),
+        "bin/busybox": Path(str(_program("busybox"))).read_bytes(),
+        "modules/order": "".join(f"{name}\n" for name in held).encode(),
+        **{f"modules/{name}": content for name, content in held.items()},
+    }
     image = folder / "initramfs.cpio"
-    _run("cpio", "--quiet", "-o", "-H", "newc", "-F", image, cwd=tree, stdin=files)
+    image.write_bytes(archive(files, folders=("proc", "sys", "dev")))
     return image
 
 
@@ -328,20 +310,13 @@ def _whiteout(folder: str) -> str:
     return shlex.join(["mkdir", "-p", os.path.dirname(upper)]) + "\n" + shlex.join(["mknod", upper, "c", "0", "0"])
 
 
-def _modules(kernel: Path) -> list[Path]:
-    """Their files, each after those that it needs."""
-    show = ("modprobe", "-d", kernel, "-S", _version(kernel), "--show-depends")
-    lines = [line.split() for name in MODULES for line in _run(*show, name).splitlines()]
-    return list(dict.fromkeys(Path(file) for kind, file, *_ in lines if kind == "insmod"))
-
-
 def _program(name: str) -> str | None:
     return shutil.which(name, path=PATH)
 
 
-def _run(*argv: str | Path, cwd: Path | None = None, stdin: str = "") -> str:
+def _run(*argv: str | Path, cwd: Path | None = None) -> str:
     program = [_program(str(argv[0])) or argv[0], *argv[1:]]
     ended = subprocess.run(
-        program, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=True
+        program, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=True
     )
     return ended.stdout

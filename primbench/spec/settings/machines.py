@@ -6,21 +6,33 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import InvalidRequest
-from primbench.spec.setting import OF_CONTAINER, Setting, entry, option
+from primbench.spec.setting import OF_CONTAINER, OF_FILES, ON_CPU, Setting, entry, option
 from primbench.spec.values import OneOf, node, numbers, path, whole, write_names, write_numbers
+from primbench.system.sandbox import GVISOR, KATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from primbench.spec.setting import SeenByWorker
 
 RUNTIME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _HOST = re.compile(r"[\w.:@%\[\]/][\w.:@%\[\]/-]*")  # a name, an address or a URI; no option
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")  # one, and no list of them
 _PYTHON = re.compile(r"[^\s~,-][^\s,]*")
+_KERNELS = {"runsc": GVISOR, "gvisor": GVISOR, "kata": KATA}
 _WORD = re.compile(r"[^\s,-][^\s,]*")
 
 
 def _is_like(key: str, shape: re.Pattern[str], wanted: str) -> Callable[[str, Any], str | None]:
     return lambda value, arm: None if shape.fullmatch(value) else f"{key} {value!r}: {wanted}"
+
+
+def _runtime_there(value: str, arm: Any) -> str | None:
+    if not arm.is_far:
+        return (
+            f"runtime={value} is of another machine; an engine's container is started otherwise by oci-runtime={value}"
+        )
+    return None if RUNTIME.fullmatch(value) else f"runtime {value!r}: the name of one, such as podman"
 
 
 def _labels(text: str) -> tuple[str, ...]:
@@ -32,6 +44,12 @@ def _labels(text: str) -> tuple[str, ...]:
 
 def _pod_labels(spec: dict[str, Any], labels: tuple[str, ...]) -> None:
     spec["nodeSelector"].update(label.split("=", 1) for label in labels)
+
+
+def _another_kernel(asked: str, found: str, seen: SeenByWorker) -> str | None:
+    """Of runtimes whose usual names say which kernel answers in their containers."""
+    expected = next((kernel for name, kernel in _KERNELS.items() if asked.startswith(name)), None)
+    return None if expected is None or found.startswith(expected) else f"no {expected}"
 
 
 FIRST = (
@@ -47,7 +65,7 @@ FIRST = (
     Setting(
         "runtime", "runtime_there", str | None,
         "The runtime on the other machine, whose images and files are meant then.", "podman", is_place=True,
-        check=_is_like("runtime", RUNTIME, "the name of one, such as podman"), seen_to=("ssh", "slurm"),
+        check=_runtime_there, seen_to=("ssh", "slurm"),
     ),
     Setting(
         "python", "python", str | None,
@@ -67,6 +85,21 @@ FIRST = (
     ),
 )  # fmt: skip
 LAST = (
+    Setting(
+        "oci-runtime", "oci_runtime", str | None,
+        "What an engine starts its container by, as it is configured for it; of a pod the class of its runtime.",
+        "runsc",
+        check=_is_like("oci-runtime", re.compile(r"[\w.][\w.-]*"), "the name of one, such as runsc or kata"),
+        options={"docker": option("--runtime"), "podman itself": option("--runtime")}, pod=entry("runtimeClassName"),
+        fact=("machine", "virtualization"), unlike=_another_kernel, mend="see what {runtime} has under that name",
+        moves=(*ON_CPU, *OF_FILES), programs=bool,
+    ),
+    Setting(
+        "guest-kernel", "guest_kernel", str | None,
+        "The kernel of a virtual machine, with its modules beside it; that of this machine unless told.",
+        "/tmp/deb/boot/vmlinuz-6.1.0-56-amd64", parse=path, seen_to=("qemu",), is_place=True, programs=bool,
+        of_this_machine=True,
+    ),
     Setting(
         "gpus", "gpus", int | None, "How many GPUs a pod has.", "1", parse=whole,
         pod=entry(*OF_CONTAINER, "resources", "limits", "nvidia.com/gpu"),

@@ -148,7 +148,9 @@ def test_there_the_arm_is_a_container_of_its_runtime() -> None:
 def test_what_its_runtime_there_cannot_meet_is_refused_here(text: str, expected: str) -> None:
     with pytest.raises(InvalidRequest, match=rf"^arm .*{re.escape(expected)}"):
         check(parse_arm(f"ssh:far,{text}"))
-    with pytest.raises(InvalidRequest, match="podman has no runtime of its own; there is one in ssh"):
+    with pytest.raises(
+        InvalidRequest, match="runtime=docker is of another machine; an engine's container is started otherwise by oci-"
+    ):
         check(parse_arm("podman:runtime=docker"))
 
 
