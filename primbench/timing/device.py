@@ -34,6 +34,7 @@ MIN_QUEUED = 4  # a first call begins some us after the event: another engine ma
 MAX_QUEUED = 400  # launches; the queue of a stream holds about a thousand
 MAX_ROUND_SAMPLES = 100
 HELD_TRIES = 3
+LAUNCHES_NOTHING = "a call launches nothing"
 TRIED_S, TRIED_CALLS = 0.05, 20  # in which a call returns that waits for no GPU, in seconds and in times of a call
 
 
@@ -71,12 +72,16 @@ def device_sampler(
         missing |= dict.fromkeys(("nodes_per_call", "device_s"), calls.waits)
         return None
     if calls.launches_nothing:
-        missing |= dict.fromkeys(("nodes_per_call", "device_s"), "a call launches nothing")
+        missing |= dict.fromkeys(("nodes_per_call", "device_s"), LAUNCHES_NOTHING)
         return None
     if calls.stream_only:
         return _without_graph(backend, calls, call_s, pace, missing, why="its time is taken on a stream")
     try:
         graph, count = _graph(backend, calls, call_s, pace)
+        if not any(pace.slowest([graph.nodes])):
+            calls.launches_nothing = True
+            missing |= dict.fromkeys(("nodes_per_call", "device_s"), LAUNCHES_NOTHING)
+            return None
         copied = _captured_all(backend, copies[1 : MAX_COPIED_CALLS // count], count, pace)
         graphs = [graph, *copied]
         ahead = _graph_calls(LEAD_S, call_s, 1)

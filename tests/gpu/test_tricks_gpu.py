@@ -99,3 +99,9 @@ def test_memory_that_was_right_is_no_output(torch: Any, memory: str) -> None:
 
     with pytest.raises(VerificationError):
         primbench.versus({"right": torch.matmul, "trick": trick}, setup=lambda: arrays(torch), method=QUICK, rounds=2)
+
+
+def test_a_function_that_launches_nothing_has_no_device_time(torch: Any) -> None:
+    measured = primbench.time(lambda: sum(range(100)), device="cuda:0", method=QUICK)
+    assert (measured.device_s, measured.missing["device_s"]) == (None, "a call launches nothing")
+    assert measured.wall_s is not None

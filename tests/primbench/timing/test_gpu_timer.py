@@ -164,6 +164,15 @@ def test_nodes_of_a_call_are_those_of_the_rank_that_has_the_most(
     assert expected == (found.nodes_per_call, found.longest_path_per_call)
 
 
+def test_calls_whose_graph_is_empty_launch_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend: Any = SimpleNamespace(stream_handle=1)
+    graph, calls, missing = SimpleNamespace(nodes=0), CallLoop([lambda: None]), dict[str, str]()
+    monkeypatch.setattr(device, "_graph", lambda *given: (graph, 4096))
+    assert device.device_sampler(backend, [calls], 1e-6, Pace(CLOCK), missing) is None
+    assert calls.launches_nothing
+    assert dict.fromkeys(("nodes_per_call", "device_s"), "a call launches nothing") == missing
+
+
 class WithOthers(Pace):
     def __init__(self) -> None:
         super().__init__(CLOCK)
