@@ -34,7 +34,7 @@ MIN_QUEUED = 4  # a first call begins some us after the event: another engine ma
 MAX_QUEUED = 400  # launches; the queue of a stream holds about a thousand
 MAX_ROUND_SAMPLES = 100
 HELD_TRIES = 3
-LAUNCHES_NOTHING = "a call launches nothing"
+NOTHING = "a call launches nothing"
 TRIED_S, TRIED_CALLS = 0.05, 20  # in which a call returns that waits for no GPU, in seconds and in times of a call
 
 
@@ -68,31 +68,27 @@ def device_sampler(
     copies: the calls, and the same on other memory, which graphs take one after the other.
     """
     calls = copies[0]
-    if calls.waits:
-        missing |= dict.fromkeys(("nodes_per_call", "device_s"), calls.waits)
-        return None
-    if calls.launches_nothing:
-        missing |= dict.fromkeys(("nodes_per_call", "device_s"), LAUNCHES_NOTHING)
+    if calls.waits or calls.launches_nothing:
+        missing |= dict.fromkeys(("nodes_per_call", "device_s"), calls.waits or NOTHING)
         return None
     if calls.stream_only:
         return _without_graph(backend, calls, call_s, pace, missing, why="its time is taken on a stream")
     try:
         graph, count = _graph(backend, calls, call_s, pace)
-        if not any(pace.slowest([graph.nodes])):
-            calls.launches_nothing = True
-            missing |= dict.fromkeys(("nodes_per_call", "device_s"), LAUNCHES_NOTHING)
+        if calls.launches_nothing:  # as its graph is empty
+            missing |= dict.fromkeys(("nodes_per_call", "device_s"), NOTHING)
             return None
         copied = _captured_all(backend, copies[1 : MAX_COPIED_CALLS // count], count, pace)
         graphs = [graph, *copied]
-        ahead = _graph_calls(LEAD_S, call_s, 1)
-        leads = graphs if ahead >= count or not copied else _captured_all(backend, copies[: len(graphs)], ahead, pace)
+        leads = _leads(backend, copies, graphs, count, call_s, pace)
     except Exception as refusal:  # each framework has its own error for "not while capturing"
         vendor_of(backend.device).synchronize(backend.stream_handle)
         return _without_graph(backend, calls, call_s, pace, missing, why=f"{type(refusal).__name__}: {refusal}"[:300])
-    if copied:
-        take = _rotated([*zip(leads, graphs, strict=True)], backend, count, pace)
-    else:
-        take = chained(graph.launch, backend, count, ROUND_S, pace, sample_s=count * call_s)
+    take = (
+        _rotated([*zip(leads, graphs, strict=True)], backend, count, pace)
+        if copied
+        else chained(graph.launch, backend, count, ROUND_S, pace, sample_s=count * call_s)
+    )
     nodes, longest_path, unknown = pace.slowest(
         [graph.nodes / count, (graph.longest_path or 0) / count, float(graph.longest_path is None)]
     )
@@ -106,6 +102,16 @@ def device_sampler(
         places=1 + len(copied),
         longest_path_per_call=None if unknown else longest_path,
     )
+
+
+def _leads(
+    backend: GpuBackend, copies: Sequence[CallLoop], graphs: list[Graph], count: int, call_s: float, pace: Pace
+) -> list[Graph]:
+    """What goes ahead of each graph: itself, where there is one alone, or is no longer than that needs to be."""
+    ahead = _graph_calls(LEAD_S, call_s, 1)
+    if ahead >= count or len(graphs) == 1:
+        return graphs
+    return _captured_all(backend, copies[: len(graphs)], ahead, pace)
 
 
 def _without_graph(
@@ -122,6 +128,7 @@ def _graph(backend: GpuBackend, calls: CallLoop, stream_s: float, pace: Pace) ->
     """A graph of as many calls as fill a sample: another where launches had hidden how many, or where it branches."""
     count = _graph_calls(SAMPLE_S, stream_s, calls.sets)
     graph = _captured(backend, calls, count, pace)
+    calls.launches_nothing = not any(pace.slowest([graph.nodes]))
     take = chained(graph.launch, backend, count, 0.0, pace, sample_s=count * stream_s)
     (least_s,) = take()
     if least_s * count < ROUND_S:  # else what a first launch costs is lost in it

@@ -165,9 +165,10 @@ def test_nodes_of_a_call_are_those_of_the_rank_that_has_the_most(
 
 
 def test_calls_whose_graph_is_empty_launch_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend: Any = SimpleNamespace(stream_handle=1)
-    graph, calls, missing = SimpleNamespace(nodes=0), CallLoop([lambda: None]), dict[str, str]()
-    monkeypatch.setattr(device, "_graph", lambda *given: (graph, 4096))
+    graph = SimpleNamespace(nodes=0, longest_path=0, launch=lambda: None)
+    backend: Any = SimpleNamespace(stream_handle=1, capture=lambda enqueue: graph)
+    calls, missing = CallLoop([lambda: None]), dict[str, str]()
+    monkeypatch.setattr(device, "chained", lambda *given, **named: lambda: [1e-9])
     assert device.device_sampler(backend, [calls], 1e-6, Pace(CLOCK), missing) is None
     assert calls.launches_nothing
     assert dict.fromkeys(("nodes_per_call", "device_s"), "a call launches nothing") == missing
