@@ -80,18 +80,16 @@ def device_sampler(
             return None
         copied = _captured_all(backend, copies[1 : MAX_COPIED_CALLS // count], count, pace)
         graphs = [graph, *copied]
-        leads = _leads(backend, copies, graphs, count, call_s, pace)
+        ahead = _graph_calls(LEAD_S, call_s, 1)
+        leads = graphs if ahead >= count or not copied else _captured_all(backend, copies[: len(graphs)], ahead, pace)
     except Exception as refusal:  # each framework has its own error for "not while capturing"
         vendor_of(backend.device).synchronize(backend.stream_handle)
         return _without_graph(backend, calls, call_s, pace, missing, why=f"{type(refusal).__name__}: {refusal}"[:300])
-    take = (
-        _rotated([*zip(leads, graphs, strict=True)], backend, count, pace)
-        if copied
-        else chained(graph.launch, backend, count, ROUND_S, pace, sample_s=count * call_s)
-    )
-    nodes, longest_path, unknown = pace.slowest(
-        [graph.nodes / count, (graph.longest_path or 0) / count, float(graph.longest_path is None)]
-    )
+    if copied:
+        take = _rotated([*zip(leads, graphs, strict=True)], backend, count, pace)
+    else:
+        take = chained(graph.launch, backend, count, ROUND_S, pace, sample_s=count * call_s)
+    nodes, longest_path = _nodes_per_call(graph, count, pace)
     return DeviceSampler(
         take,
         graph.launch,
@@ -100,18 +98,16 @@ def device_sampler(
         nodes,
         leads_in=True,
         places=1 + len(copied),
-        longest_path_per_call=None if unknown else longest_path,
+        longest_path_per_call=longest_path,
     )
 
 
-def _leads(
-    backend: GpuBackend, copies: Sequence[CallLoop], graphs: list[Graph], count: int, call_s: float, pace: Pace
-) -> list[Graph]:
-    """What goes ahead of each graph: itself, where there is one alone, or is no longer than that needs to be."""
-    ahead = _graph_calls(LEAD_S, call_s, 1)
-    if ahead >= count or len(graphs) == 1:
-        return graphs
-    return _captured_all(backend, copies[: len(graphs)], ahead, pace)
+def _nodes_per_call(graph: Graph, count: int, pace: Pace) -> tuple[float, float | None]:
+    """Of the rank that has the most: how many, and how many are on the longest path, None where that is not known."""
+    nodes, longest_path, unknown = pace.slowest(
+        [graph.nodes / count, (graph.longest_path or 0) / count, float(graph.longest_path is None)]
+    )
+    return nodes, None if unknown else longest_path
 
 
 def _without_graph(
