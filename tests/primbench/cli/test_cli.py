@@ -89,11 +89,16 @@ def test_a_default_is_shown_as_it_is_typed(name: str, invoke: Callable[..., Resu
 
 @pytest.mark.parametrize("name", NAMES)
 def test_help_names_no_option_that_is_not_there(name: str, invoke: Callable[..., Result]) -> None:
-    there = {flag for option in options(name) for flag in [*option.opts, *option.secondary_opts]} | {
-        "-h",
-        "--help",
-        "--help-all",
-    }
+    of_all = {flag for option in main.params for flag in option.opts}  # which go before the command, as --kernels
+    there = (
+        {flag for option in options(name) for flag in [*option.opts, *option.secondary_opts]}
+        | of_all
+        | {
+            "-h",
+            "--help",
+            "--help-all",
+        }
+    )
     own = re.sub(r" -- .*|torchrun .*", "", full_help(name, invoke))  # those of other programs left out
     named = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", own))
     assert named <= there
