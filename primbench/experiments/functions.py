@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import time as clock
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -30,6 +29,7 @@ from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.spec.study import IN_TURN, Study
+from primbench.system import collector
 from primbench.timing.case import make_second_context, measure_on
 from primbench.timing.checking import refuse_kept
 from primbench.timing.function import arguments_of, comparable, on_host, reference_of, with_inputs
@@ -167,7 +167,7 @@ def versus(
     calls = {name: _call(each, setup) for name, each in functions.items()}
     first, *_ = calls
     output = calls[first]()
-    with _opened(output, device) as backend, _nothing_looked_through():
+    with _opened(output, device) as backend, garbage_kept(), collector.looking_at_new():
         usual = ON_A_GPU if backend.device.is_gpu else OF_A_ROUND
         method = replace(method or replace(usual, cache=_usual(cache).cache), unit="process")
         place = _Place(backend.name, str(backend.device))
@@ -198,19 +198,6 @@ def _check_of(calls: Sequence[Callable[[], Any]], output: Any) -> Callable[[Back
                 raise VerificationError(f"wrong result: {found!r:.60}, and the first one returns {output!r:.60}")
 
     return check
-
-
-@contextmanager
-def _nothing_looked_through() -> Iterator[None]:
-    """As garbage_kept(), and what there is by now is not looked through in each round: 0.14 s where torch is loaded."""
-    with garbage_kept():
-        is_frozen = gc.get_freeze_count() > 0
-        gc.freeze()
-        try:
-            yield
-        finally:
-            if not is_frozen:
-                gc.unfreeze()
 
 
 def _call(function: Callable[..., Any], setup: Callable[[], Any] | None) -> Callable[[], Any]:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from primbench.fleet.kinds import Peers
     from primbench.fleet.state import SeenState
 
 CertifiedPart = Literal["host", "alone", "together", "links", "soak"]
@@ -169,11 +168,12 @@ def _reason(part: CertifiedPart, found: NodeFindings, words: list[str]) -> Unfit
 
 def _of_outputs(held: Mapping[CertifiedPart, FleetFiles]) -> Iterator[tuple[str, Unfitness]]:
     """Of GPUs that gave other bits in one part than in all others: each is measured alone and together."""
-    both = [(part, held[part]) for part in PARTS if part in held and OF_PART[part] == "GPU"]
+    both = [(part, files) for part, files in held.items() if OF_PART[part] == "GPU"]
     known = Vocabulary(cases={key: case for _, files in both for key, case in files.known.cases.items()})
-    seen = {f"{part} {name}": node for part, files in both for name, node in files.nodes.items()}
-    for each in deviating_of(seen, known) if len(both) > 1 else ():
-        part, _, name = each.partition(" ")
+    seen = {f"{part} {name}": (part, name, node) for part, files in both for name, node in files.nodes.items()}
+    nodes = {each: node for each, (_, _, node) in seen.items()}
+    for each in deviating_of(nodes, known) if len(both) > 1 else ():
+        part, name, _ = seen[each]
         yield name, Unfitness(why="output", words=f"{part}: its outputs are not those of the others, to the last bit")
 
 
@@ -186,7 +186,8 @@ def _among(held: Mapping[CertifiedPart, FleetFiles], theirs: Mapping[CertifiedPa
 def _placed(part: CertifiedPart, own: FleetFiles, theirs: FleetFiles) -> Iterator[Placed]:
     """Each of the members among those of the population and all others that are judged."""
     known = Vocabulary(cases=theirs.known.cases | own.known.cases)
-    nodes = {f"{THEIRS}{name}": node for name, node in theirs.nodes.items()} | own.nodes
+    before = {f"{THEIRS}{name}": node for name, node in theirs.nodes.items()}
+    nodes = before | own.nodes
     judged = judged_of(nodes, known)
     peers = peers_of(nodes, kinds_of(nodes))
     allowed = limits_of(judged, known.cases, peers)
@@ -194,7 +195,7 @@ def _placed(part: CertifiedPart, own: FleetFiles, theirs: FleetFiles) -> Iterato
         for metric, values in metrics.items():
             for name in own.nodes.keys() & values.keys():
                 limit, value = allowed[key, metric, peers[name]], values[name]
-                others = [values[each].time_s for each in _of_population_alike(name, [*values], peers)]
+                others = [values[each].time_s for each in before.keys() & values.keys() if peers[each] == peers[name]]
                 if others:
                     yield Placed(
                         part=part,
@@ -208,10 +209,6 @@ def _placed(part: CertifiedPart, own: FleetFiles, theirs: FleetFiles) -> Iterato
                         limit=limit.ratio,
                         is_slow=limit.is_exceeded(name, value.least_s),
                     )
-
-
-def _of_population_alike(name: str, names: list[str], peers: Peers) -> list[str]:
-    return [each for each in names if each.startswith(THEIRS) and peers[each] == peers[name]]
 
 
 def _of_populations(placed: Sequence[Placed]) -> Iterator[tuple[str, Unfitness]]:

@@ -93,11 +93,9 @@ def _line(
     count = len(logs)
     if count < FEWEST_ROUNDS or not lasted_s:
         return None, None
-    middle_s, mean = math.fsum(at_s) / count, math.fsum(logs) / count
-    spread = math.fsum((each - middle_s) ** 2 for each in at_s)
-    slope = math.fsum((at - middle_s) * (log - mean) for at, log in zip(at_s, logs, strict=True)) / spread
-    left = math.fsum((log - mean - slope * (at - middle_s)) ** 2 for at, log in zip(at_s, logs, strict=True))
-    error = math.sqrt(left / (count - 2) / spread)
-    line = stats.LogRatio(slope * lasted_s, error * lasted_s, count - 2)
+    from scipy.stats import linregress
+
+    found = linregress(at_s, logs)
+    line = stats.LogRatio(float(found.slope) * lasted_s, float(found.stderr) * lasted_s, count - 2)
     interval = line.interval()
     return line.ratio - 1, None if interval is None else (interval[0] - 1, interval[1] - 1)

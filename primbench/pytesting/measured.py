@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from primbench.compare.comparison import CaseComparison, Comparison
+    from primbench.compare.ratio import Verdict
     from primbench.measurement import Measurement
 
 HERE = "this run"
+UNTOLD: Verdict = "inconclusive"
 
 
 def check(save_as: str | None, against: str | None, fail_above: str | None) -> None:
@@ -89,9 +91,8 @@ class Measured:
         passes = gate.passes(comparison)
         if not passes:
             refused = [each.case for each in gate.cases(comparison) if not each.passes]
-            untold = [each for each in refused if each.verdict == "inconclusive"]
-            failed = [each for each in refused if each not in untold]
-            self._said += _refusals("failed by", failed) + _refusals("not told, and so not passed by", untold)
+            for what, are_untold in (("failed by", False), ("not told, and so not passed by", True)):
+                self._said += _refusals(what, [each for each in refused if (each.verdict == UNTOLD) is are_untold])
             if not refused:
                 self._said.append("failed by --primbench-fail-above: nothing was compared")
         return passes

@@ -87,6 +87,8 @@ def _import(source: str, load: Callable[[], object]) -> bool:
         _take_back(PROBLEMS, problems)
         _take_back(KERNELS, kernels)
         _take_back(NETWORKS, networks)
+        for each in TEXTS.keys() - texts:
+            del TEXTS[each]
         raise FileError(f"{source}: cannot be imported: {type(error).__name__}: {error}") from error
     return bool(new or NETWORKS.keys() - networks or TEXTS.keys() - texts)
 

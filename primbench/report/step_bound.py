@@ -142,11 +142,16 @@ def answer(steps: Sequence[tuple[str, Explained]]) -> str:
 
 def _bounds(title: str, explained: Explained, *, is_alone: bool) -> str:
     step_s = explained.step_s
-    if explained.disturbed_s > MUCH * explained.known_s or not step_s or not _is_certain(explained):
+    if not step_s or not is_told(explained):
         return f"{title}: {_most(explained)}."
     on_gpu = Device.parse(explained.device).is_gpu
     said = sentence(parts_of(explained), step_s, _largest(explained), on_gpu=on_gpu)
     return f"{'' if is_alone else f'{title}: '}{said}{_left(explained)}"
+
+
+def is_told(explained: Explained) -> bool:
+    """Whether so much of it was measured, and so little of that disturbed, that it is known what bounds it."""
+    return explained.disturbed_s <= MUCH * explained.known_s and bool(explained.step_s) and _is_certain(explained)
 
 
 def _left(explained: Explained) -> str:

@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -110,8 +111,8 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
         raise InvalidRequest(str(reason), arm=arm.name)
     held = modules(kernel, MODULES)
     files = {
-        "init": INIT.replace("{python}", sys.executable)
-        .replace("{first}", f"'{FIRST}'")
+        "init": INIT.replace("{python}", shlex.quote(sys.executable))
+        .replace("{first}", shlex.quote(FIRST))
         .replace("{port}", str(EXIT_PORT))
         .encode(),
         "bin/busybox": Path(busybox).read_bytes(),

@@ -5,7 +5,12 @@ Imports make tens of thousands of objects, frameworks hundreds of thousands, and
 
 from __future__ import annotations
 
+import contextlib
 import gc
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _found: list[str] = []
 
@@ -24,6 +29,18 @@ def collect_again() -> None:
     _found.clear()
     gc.freeze()
     gc.enable()
+
+
+@contextlib.contextmanager
+def looking_at_new() -> Iterator[None]:
+    """What there is by now is not looked through inside: with torch that takes 0.14 s each time."""
+    is_frozen = gc.get_freeze_count() > 0
+    gc.freeze()
+    try:
+        yield
+    finally:
+        if not is_frozen:
+            gc.unfreeze()
 
 
 def in_words() -> str:

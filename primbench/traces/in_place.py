@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from primbench.devices import Device
 from primbench.report.document import Document, Note, Section, Table
-from primbench.report.step_bound import WORDS, bounding, parts_of
+from primbench.report.step_bound import WORDS, bounding, is_told, parts_of
 from primbench.results.step_parts import VIEWS, by_case, measured_part
 from primbench.spec.captured import PARTS
 from primbench.traces.bound import bound_of, shown, windows
@@ -67,7 +67,9 @@ def joined(
     on_gpu = Device.parse(explained.device).is_gpu
     parts = [measured_part(each) for each in by_case(records, PARTS)]
     found = named_parts([each for each in parts if each.row != VIEWS], trace)
-    said = [Note(f"{trace.path}: {answer(bound)}"), Note(_same(bounding(parts_of(explained), on_gpu=on_gpu), bound))]
+    said = [Note(f"{trace.path}: {answer(bound)}")]
+    if is_told(explained):
+        said.append(Note(_same(bounding(parts_of(explained), on_gpu=on_gpu), bound)))
     table = _table(found, trace, bound)
     sections = document.sections
     value = {"trace": trace.path, "part": bound.part, "step_s": bound.step_s, "parts": found}

@@ -9,9 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from primbench.doctor.job import GpuUse, Stretch
+
+    _Labelled = Sequence[tuple[dict[str, str], object]]
+
+PREFIX = "primbench_watch_"
 
 
 class _Metric(NamedTuple):
@@ -19,6 +23,11 @@ class _Metric(NamedTuple):
     kind: str
     words: str
     field: str
+
+    @property
+    def family(self) -> str:
+        """As OpenMetrics calls it."""
+        return self.name.removesuffix("_total")
 
 
 _OF_JOB = (
@@ -63,35 +72,31 @@ _OF_GPUS = (
 
 def to_openmetrics(pid: int, whole: Stretch, gpus: list[GpuUse]) -> str:
     """As to_prometheus()."""
-    lines = to_prometheus(pid, whole, gpus).splitlines()
-    return "\n".join([*map(_of_family, lines), "# EOF"]) + "\n"
-
-
-def _of_family(line: str) -> str:
-    """A line about a metric names its family."""
-    if not line.startswith("# "):
-        return line
-    mark, name, rest = line.removeprefix("# ").split(" ", 2)
-    return f"# {mark} {name.removesuffix('_total')} {rest}"
+    lines = [line for metric, of in _of_all(pid, whole, gpus) for line in _lines(metric, metric.family, of)]
+    return "\n".join([*lines, "# EOF"]) + "\n"
 
 
 def to_prometheus(pid: int, whole: Stretch, gpus: list[GpuUse]) -> str:
     """whole: all that was watched by now. gpus: at the last look. What is unknown is left out."""
-    job = {"pid": str(pid)}
-    lines = [line for metric in _OF_JOB for line in _lines(metric, [(job, whole)])]
-    if (busiest := whole.busiest) is not None:  # by its number, as another one's time is no more of the same counter
-        thread = job | {"thread": str(busiest.number)}
-        lines += [line for metric in _OF_BUSIEST for line in _lines(metric, [(thread, busiest)])]
-    lines += [line for metric in _OF_GPUS for line in _lines(metric, [(job | {"uuid": gpu.uuid}, gpu) for gpu in gpus])]
+    lines = [line for metric, of in _of_all(pid, whole, gpus) for line in _lines(metric, metric.name, of)]
     return "\n".join(lines) + "\n"
 
 
-def _lines(metric: _Metric, of: list[tuple[dict[str, str], object]]) -> Iterator[str]:
-    name = f"primbench_watch_{metric.name}"
+def _of_all(pid: int, whole: Stretch, gpus: list[GpuUse]) -> Iterator[tuple[_Metric, _Labelled]]:
+    job = {"pid": str(pid)}
+    yield from ((metric, [(job, whole)]) for metric in _OF_JOB)
+    if (busiest := whole.busiest) is not None:  # by its number, as another one's time is no more of the same counter
+        thread = job | {"thread": str(busiest.number)}
+        yield from ((metric, [(thread, busiest)]) for metric in _OF_BUSIEST)
+    yield from ((metric, [(job | {"uuid": gpu.uuid}, gpu) for gpu in gpus]) for metric in _OF_GPUS)
+
+
+def _lines(metric: _Metric, family: str, of: _Labelled) -> Iterator[str]:
+    """family: by which it is described."""
     known = [(labels, value) for labels, each in of if (value := getattr(each, metric.field, None)) is not None]
     if known:
-        yield f"# HELP {name} {metric.words}"
-        yield f"# TYPE {name} {metric.kind}"
+        yield f"# HELP {PREFIX}{family} {metric.words}"
+        yield f"# TYPE {PREFIX}{family} {metric.kind}"
     for labels, value in known:
         told = ",".join(f'{label}="{text}"' for label, text in labels.items())
-        yield f"{name}{{{told}}} {value!r}"
+        yield f"{PREFIX}{metric.name}{{{told}}} {value!r}"

@@ -10,6 +10,10 @@ from threading import Lock
 
 from primbench.gpu.nvidia.driver import CudaError, call, function
 
+_MADE: dict[int, _Made] = {}
+"""By the numbers of GPUs."""
+_LOCK = Lock()
+
 
 class SecondContext:
     """A context on a GPU beside the one in use. To visit it, the GPU leaves that one for a moment.
@@ -73,7 +77,3 @@ class _Made:
             if entered:
                 call("cuCtxPopCurrent_v2", byref(c_void_p()))
         return None
-
-
-_MADE: dict[int, _Made] = {}
-_LOCK = Lock()
