@@ -96,7 +96,7 @@ def read_parts(folder: Path) -> dict[CertifiedPart, FleetFiles]:
     """What there is of each. Raises FileError where there is nothing."""
     found = {part: read(str(folder / part)) for part in PARTS if any(_files(folder / part))}
     if not found:
-        raise FileError(f"{folder}: holds nothing that `primbench certify` measured")
+        raise FileError(f"{folder}: holds nothing that `primbench certify {folder}` measured, which measures it anew")
     return found
 
 
