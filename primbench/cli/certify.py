@@ -13,8 +13,7 @@ HELP = """Measure this node into FOLDER, and say whether it is fit, why not, and
 
 Of the host its launches, memory and the disk of the data, and its arithmetic where there is no GPU; of GPUs launches,
 arithmetic, memory and copies from each memory node, each alone and then all at once, and what is between each two of
-them. Each is set beside its peers in FOLDER, and outputs have to be the same to the last bit. Two GPUs take some two
-minutes.
+them. Each is set beside its peers in FOLDER, and outputs have to be the same to the last bit.
 
 \b
 primbench certify certificate/ --data /scratch --report certificate.html
