@@ -87,7 +87,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         "/proc/meminfo MemAvailable", _meminfo_bytes("MemAvailable"), of_others=False)] = None
     virtualization: Annotated[str | None, _machine(
         "A hint: none, the hypervisor's name, unnamed hypervisor, Kata Containers with that name, or gVisor.",
-        "/proc/cpuinfo flags, /sys/class/dmi/id, tables of ACPI, /proc/cmdline, /proc/version",
+        "/proc/cpuinfo flags, /sys/class/dmi/id, /proc/cmdline, /proc/version",
         sandbox.virtualization, "machine")] = None
     kernel_parameters: Annotated[list[str] | None, _machine(
         "Parameters that it was booted with and that can change speed (mitigations=, iommu=, isolcpus=, ...).",

@@ -16,13 +16,14 @@ KATA = "Kata Containers"
 _GVISOR = "Sun Jan 10 15:06:54 PST 2016"  # gVisor's kernel version always has this date
 # Parameters of the kernel that Kata's runtime boots: virtcontainers/kata_agent.go.
 _KATA = re.compile(r"systemd\.unit=kata-containers\.target|agent\.(log|container_pipe_size|hotplug_timeout)\b")
-# Of whom the tables of ACPI are, where no DMI tells: Firecracker's and Cloud Hypervisor's acpi_tables.
-_MAKERS = {b"FIRECK": "Firecracker", b"CLOUDH": "Cloud Hypervisor", b"BOCHS ": "QEMU", b"CROSVM": "crosvm"}
-_MAKER = slice(10, 16)  # of a table's header: ACPI 6.5, 5.2.6
 
 
 def virtualization(root: Path) -> str:
-    """ "none", a hypervisor's name, "unnamed hypervisor", Kata's with the one that it has a container in, or gVisor."""
+    """ "none", a hypervisor's name, "unnamed hypervisor", Kata's with the one that it has a container in, or gVisor.
+
+    By what everybody may read: by tables of ACPI, which tell of Firecracker, root would find another machine on the
+    host than inside a container.
+    """
     with contextlib.suppress(OSError):
         if _GVISOR in (root / "proc/version").read_text():
             return GVISOR
@@ -40,8 +41,4 @@ def _named(root: Path) -> str:
     for path in (root / "sys/class/dmi/id/sys_vendor", root / "sys/class/dmi/id/product_name"):
         with contextlib.suppress(OSError):
             names.append(path.read_text().strip())
-    if names:
-        return " ".join(names)
-    with contextlib.suppress(OSError):  # root alone may read it
-        return _MAKERS.get((root / "sys/firmware/acpi/tables/FACP").read_bytes()[_MAKER], "")
-    return ""
+    return " ".join(names)

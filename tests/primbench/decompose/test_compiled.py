@@ -55,6 +55,7 @@ def test_of_a_module_that_inductor_has_written_each_kernel_has_a_text_of_its_own
     assert ["in_out_ptr0", "x"] == parameters('extern "C"  void  kernel(float* in_out_ptr0,\n   const int64_t x)')
 
 
+@pytest.mark.wheel
 @pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, by its own modules
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor compiles by g++ on a CPU")
