@@ -258,7 +258,7 @@ class Slow:
         return torch.zeros(1)
 
 
-@pytest.mark.wheel
+@pytest.mark.quiet
 @pytest.mark.parametrize(
     ("part", "data_s", "own_s", "size"), [("data", 0.1, 0, 8), ("python", 0, 0.1, 8), ("operators", 0, 0, 1500)]
 )
