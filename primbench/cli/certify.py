@@ -20,7 +20,8 @@ primbench certify certificate/ --data /scratch --report certificate.html
 srun -N 64 primbench certify fleet/
 primbench certify fleet/ --read --against healthy
 
-Exit status: 0 where all are fit, 1 where one is not, 2 where nothing can be measured, or is there to be read.
+Exit status: 0 where nothing wrong was found, 1 where one is not fit, 2 where nothing can be measured, or is there to be
+read.
 """
 
 

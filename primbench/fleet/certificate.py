@@ -91,6 +91,13 @@ class NodeCertificate(msgspec.Struct, frozen=True, kw_only=True):
         """Whether each member is."""
         return bool(self.members) and not any(each.reasons for each in self.members)
 
+    @property
+    def are_times_judged(self) -> bool:
+        """Whether any time was set beside enough others, peers or a population, to tell a slow member."""
+        cases = (each for fleet in self.parts.values() for each in fleet.cases)
+        limits = [metric.limit for each in cases for metric in each.metrics] + [each.limit for each in self.placed]
+        return any(each is not None for each in limits)
+
 
 def read_parts(folder: Path) -> dict[CertifiedPart, FleetFiles]:
     """What there is of each. Raises FileError where there is nothing."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from primbench.fleet.certificate import Certified, NodeCertificate, Placed
     from primbench.fleet.soak import Soaked
-    from primbench.report.document import VerdictCell
+    from primbench.report.document import Tone, VerdictCell
 
 MOST_WARNINGS = 8
 NO_POPULATION = (
@@ -28,29 +28,45 @@ NO_POPULATION = (
 )
 
 
+UNJUDGED = "too few of a kind were measured, and there is no population of so many, so that no time tells"
+
+
 def document(found: NodeCertificate, made_utc: str) -> Document:
     """made_utc: when it was made. A check a member, a row a metric that is set beside the population."""
     return Document(
         title=f"certificate of {found.folder}",
-        answer=Note(_headline(found), tone="fine" if found.is_fit else "worse"),
+        answer=Note(_headline(found), tone=_tone(found)),
         sections=lambda: [*_sections(found, made_utc)],
         rows=lambda: [asdict(each) | {"case": name_of(each.case)} for each in found.placed],
         checks=lambda: [_check(each) for each in found.members],
-        value={"headline": _headline(found), "made_utc": made_utc, "is_fit": found.is_fit} | asdict(found),
+        value={
+            "headline": _headline(found),
+            "made_utc": made_utc,
+            "is_fit": found.is_fit,
+            "are_times_judged": found.are_times_judged,
+        }
+        | asdict(found),
     )
+
+
+def _tone(found: NodeCertificate) -> Tone:
+    if not found.is_fit:
+        return "worse"
+    return "fine" if found.are_times_judged else "open"
 
 
 def _headline(found: NodeCertificate) -> str:
     failed = [each for each in found.members if each.reasons]
     if not failed:
-        return f"Fit: {named([each.member for each in found.members])}."
+        names = named([each.member for each in found.members])
+        return f"Fit: {names}." if found.are_times_judged else f"Fit: {names}, but for speed: {UNJUDGED}."
     first = failed[0]
     return f"Not fit: {named([each.member for each in failed])}; {first.member}: {first.reasons[0].words}."
 
 
 def _sections(found: NodeCertificate, made_utc: str) -> Iterator[Section]:
     yield Section(
-        "", [Table.of_rows("", ["member", "verdict"], [[each.member, _verdict(each)] for each in found.members])]
+        "", [Table.of_rows("", ["member", "verdict"], [[each.member, _verdict(each, found)] for each in found.members])]
     )
     wrong = [Note(f"{each.member}: {words}") for each in found.members for words in _told(each)]
     yield Section("", wrong)
@@ -73,9 +89,10 @@ def _told(found: Certified) -> Iterator[str]:
         yield each.words + (f": {each.advice}" if each.advice else "")
 
 
-def _verdict(found: Certified) -> VerdictCell:
+def _verdict(found: Certified, certificate: NodeCertificate) -> VerdictCell:
     if not found.reasons:
-        return signed("equivalent", "fit")
+        is_judged = certificate.are_times_judged
+        return signed("equivalent", "fit") if is_judged else signed("inconclusive", "fit but for speed, not judged")
     return signed("slower", f"not fit: {', '.join(dict.fromkeys(each.why for each in found.reasons))}")
 
 

@@ -95,6 +95,8 @@ def test_a_node_is_measured_and_its_page_is_written(certified: tuple[Path, Resul
     cases = [each["case"]["primitive"] for each in told["parts"]["host"]["cases"]]
     assert {"launch", "files", "gemm"} == {*cases}
     assert result.stdout.startswith(("Fit: ", "Not fit: "))
+    assert not told["are_times_judged"]
+    assert ("but for speed" in result.stdout) == told["is_fit"], "one node by itself is set beside nothing"
     assert "Signed: " in (folder / "page.html").read_text()
 
 
