@@ -124,6 +124,7 @@ def given(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
             entry = '{ call = "getppid", device = "cpu", set = '
             Path("short.toml").write_text(f'launch = [{entry}"host" }}, {entry}"cpu" }}]\n')
             monkeypatch.setattr(certifying, "SUITE", "short.toml")
+            assert invoke("certify", "certificate/").exit_code <= 1
         if page == "which-node.md":
             fleet("n1", again=("again", "between"))
 
