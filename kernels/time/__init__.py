@@ -1,3 +1,3 @@
-"""Any function of a file of Python, as it stands there."""
+"""Any function of a file of Python, FILE.py::FUNCTION, as it stands there."""
 
 from primbench.kernels.time.problem import Function as Function

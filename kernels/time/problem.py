@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Function(Problem, name="time"):
-    """Any function of a file of Python, as it stands there.
+    """Any function of a file of Python, FILE.py::FUNCTION, as it stands there.
 
     NAME is FILE.py::FUNCTION. It is called with what `--setup FILE.py::FUNCTION` returns, a tuple of arguments, which
     is made once for each set of inputs, before anything is timed. Where it takes none, leave that out.

@@ -29,6 +29,21 @@ MOVED = {
     "schema": "primbench show --schema",
 }
 """Commands that went, each with the one that answers the same question; for one release."""
+QUESTIONS = {
+    "Is my container slower, and by what?": "primbench study containers",
+    "Is my kernel faster?": "primbench time mine.py::old --versus mine.py::new",
+    "Is this node sound?": "primbench certify certificate/",
+    "Where does my step go?": "primbench capture train.py -o step.toml && primbench explain step.toml",
+    "Did it get slower over time?": "primbench history results/",
+}
+"""What is answered by which command."""
+FURTHER = {
+    "primbench gemm": "time one primitive; primbench list has all",
+    "primbench doctor": "what slows this place down, in a second",
+    "primbench help": "pages to read, such as `primbench help slower-container`",
+    "primbench --help": "all commands",
+}
+"""What else the first screen offers."""
 
 
 class CommandGroup(click.Group):
@@ -87,15 +102,30 @@ class LazyGroup(CommandGroup):
             ctx.default_map = {name: _own_defaults(name, command)}
         return name, command, rest
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Questions first, then commands, and options after these."""
+        _write_questions(formatter)
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Primitives by their names alone: there are many."""
         from primbench.registry import summaries
 
-        with formatter.section("Primitives"):
-            formatter.write_dl([*summaries().items()])
         with formatter.section("Commands"):
             formatter.write_dl([*commands.known().items()])
+        with formatter.section("Primitives, of which `primbench list` tells what each is"), formatter.indentation():
+            formatter.write_text(", ".join(summaries()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            formatter = ctx.make_formatter()
+            self.format_help_text(ctx, formatter)
+            _write_questions(formatter)
+            with formatter.section("Further"):
+                formatter.write_dl([*FURTHER.items()])
+            click.echo(formatter.getvalue().strip("\n"))
+            ctx.exit()
         try:
             return super().parse_args(ctx, _kernels_first(args))
         except (click.NoSuchOption, click.BadOptionUsage) as error:
@@ -129,6 +159,12 @@ class LazyGroup(CommandGroup):
         except (KeyboardInterrupt, click.Abort):  # Abort: Ctrl-C at a prompt
             click.echo("Interrupted.", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _write_questions(formatter: click.HelpFormatter) -> None:
+    with formatter.section("Questions"):
+        for question, answered_by in QUESTIONS.items():
+            formatter.write(f"  {question}\n    {answered_by}\n")
 
 
 def _width_of_help() -> int:
@@ -258,9 +294,4 @@ def _refuse_unknown_backends() -> None:
 @click.version_option(__version__, prog_name="primbench")
 @click.help_option("-h", "--help", is_eager=False)  # after --kernels, wherever that stands: it names those, too
 def main() -> None:
-    """Time deep-learning primitives, and see what a place costs them: launch, device and transfer time apart.
-
-    \b
-    primbench gemm --sizes large
-    primbench gemm -m 4096 -n 4096 -k 4096 --dtype bfloat16 --backend all -o results.jsonl
-    """
+    """Time deep-learning primitives, and see what a place costs them: launch, device and transfer time apart."""

@@ -168,5 +168,9 @@ command = RequestCommand(
          "first of them the baseline; NAME is of a baseline in .primbench/baselines. One run each tells that they "
          "are alike, and never that they differ.\n\n"
          "Ratios are of times: above 1 is slower. Exit status: 0, 1 where --fail-on or --fail-above is met, 2 where "
-         "the request is wrong or the files hold unequal cases.",
+         "the request is wrong or the files hold unequal cases.\n\n"
+         "\b\n"
+         "primbench compare study.jsonl\n"
+         "primbench compare host.jsonl container.jsonl\n"
+         "primbench compare main/ branch/ --fail-above 5%",
 )  # fmt: skip

@@ -21,6 +21,11 @@ file tells what a worker loaded, and --against looks at these; of another proces
 `primbench help checks` lists the checks, `primbench help causes` what --against knows of.
 
 Exit status: 0 with nothing worse than a warning, 1 with a problem, 2 where the request is wrong.
+
+\b
+primbench doctor
+primbench doctor 4242
+primbench doctor --against container.json
 """
 
 

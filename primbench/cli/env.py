@@ -14,6 +14,10 @@ HELP = """Show what would be recorded of this place, where it was read, and why 
 
 Libraries are those that this command loads, which are few: what a worker loads is in a results file.
 `primbench help environment` says what each value is.
+
+\b
+primbench env --json host.json
+primbench env diff host.json container.json
 """
 DIFF_HELP = """Say whether two places have the same software stack, limits, confinement and machine, and what differs.
 

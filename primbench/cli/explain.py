@@ -241,5 +241,9 @@ command = RequestCommand(
          "A trace that torch.profiler wrote (TRACE.json, TRACE.json.gz) is read as it is: what bounds the steps in it, "
          "and how much the first remedy can gain. Beside a captured step, of whose script it is, it says what each of "
          "its parts takes in place. Two traces are set side by side; of ranks of one job it says who is "
-         "waited for.",
+         "waited for.\n\n"
+         "\b\n"
+         "primbench explain step.toml\n"
+         "primbench explain trace.json.gz\n"
+         "primbench explain before.json after.json",
 )  # fmt: skip

@@ -48,5 +48,9 @@ command = RequestCommand(
     help="One table of what each node of a fleet measured into FOLDER: the spread over nodes, those that stand out as "
          "slower, and what is different about them; the same of what was measured between nodes.\n\n"
          "Exit status: 0, 1 where a node is slower, missing or has not measured all that others have, nothing was "
-         "measured, or the fleet or one of its nodes became slower than in the earlier one, 2 where there is no fleet.",
+         "measured, or the fleet or one of its nodes became slower than in the earlier one, 2 where there is no "
+         "fleet.\n\n"
+         "\b\n"
+         "primbench fleet fleet/\n"
+         "primbench fleet again/ --against fleet/",
 )  # fmt: skip

@@ -59,5 +59,8 @@ command = RequestCommand(
          "driver, a library, a limit, a label such as the commit, and whether it changed elsewhere without effect.\n\n"
          "Reads results files, folders of them and baselines by name, all baselines unless any is named; and results "
          "of asv, pytest-benchmark, Google Benchmark and nccl-tests. Exit status: 0, 1 by --fail-on-change, 2 where "
-         "there is nothing to read.",
+         "there is nothing to read.\n\n"
+         "\b\n"
+         "primbench history results/\n"
+         "primbench history main --since 2026-01-01 --report history.html",
 )  # fmt: skip

@@ -19,6 +19,9 @@ What the base brought stays if it will do. Extras are those of `pip install prim
 torch, cuda13. Images are what arms other than host may name, as podman:image=NAME.
 
 Exit status: 0 built, 1 where the runtime failed, 2 where the request is wrong.
+
+\b
+primbench image --runtime podman --extra torch
 """
 
 

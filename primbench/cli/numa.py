@@ -141,5 +141,8 @@ command = RequestCommand(
     help="Measure which NUMA node is near which GPU, and what the others cost.\n\n"
          "Copies with the thread on every node that has CPUs and the buffer on every node that has memory, both "
          "ways, pinned and pageable, and launches from every node, in rounds of fresh processes. Without a GPU: "
-         "copies within the host, and the time of a load from memory.",
+         "copies within the host, and the time of a load from memory.\n\n"
+         "\b\n"
+         "primbench numa\n"
+         "primbench numa --device cpu --report numa.html",
 )  # fmt: skip

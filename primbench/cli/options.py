@@ -60,7 +60,7 @@ class Where(OnDevice):
 
     numa_node: int | Literal["auto"] | None = option(
         "--numa-node", group="Where", type=NODE, metavar="N|auto|none",
-        help="Bind CPUs and memory to a node; auto is the device's. Default: none.")  # fmt: skip
+        help="Bind CPUs and memory to a node. auto is the device's. Default: none.")  # fmt: skip
     cpu_node: int | None = option(
         "--cpu-node",
         group="Where",
@@ -87,7 +87,7 @@ class Where(OnDevice):
         "--cpus", group="Where", is_rare=True, type=CPUS, metavar="LIST", help="Run on these CPUs only, as in 0-3,8."
     )
     threads: int | None = option(
-        "--threads", group="Where", type=WholeNumber(1), metavar="N",
+        "--threads", group="Where", is_rare=True, type=WholeNumber(1), metavar="N",
         help="Threads of CPU libraries. Default: theirs.")  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def min_time(default: str) -> Any:
 
 def max_time(default: str) -> Any:
     """default: as of min_time()."""
-    return option("--max-time", group="Measure", type=DURATION, marks=("begun", "case"),
+    return option("--max-time", group="Measure", is_rare=True, type=DURATION, marks=("begun", "case"),
                   help=f"Stop sampling the main metric after so long. Default: {default}.")  # fmt: skip
 
 
@@ -110,13 +110,13 @@ class How:
     backends: tuple[str, ...] = option(
         "--backend", group="Measure", multiple=True, metavar="NAME|all", marks=("begun", "case"),
         shell_complete=complete(lambda: [*backends.names(), ALL]),
-        help=f"{', '.join(backends.files())}; repeatable. Default: the best one on the device.")  # fmt: skip
+        help=f"{', '.join(backends.files())}. Repeatable. Default: the best one on the device.")  # fmt: skip
     kernels: tuple[str, ...] = option(
         "--kernel", group="Measure", is_rare=True, multiple=True, metavar="NAME|all", marks=("begun", "case"),
         help="Of those that a backend has beside its usual one, as `primbench list` shows them; repeatable.",
     )  # fmt: skip
     cache: Literal["hot", "cold"] | None = option(
-        "--cache", group="Measure", type=click.Choice(["hot", "cold"]), marks=("begun", "case"),
+        "--cache", group="Measure", is_rare=True, type=click.Choice(["hot", "cold"]), marks=("begun", "case"),
         help="cold rotates among inputs that exceed twice the last-level cache. Default: hot, but cold for parts of a "
              "step where the step leaves their data in no cache.")  # fmt: skip
     max_noise: float | None = option(
@@ -139,8 +139,8 @@ class How:
         help=f"Give up a case after so long. Default: {DEFAULT_TIMEOUT_S:g}s.")  # fmt: skip
     time_budget_s: float | None = option(
         "--time-budget", group="Measure", type=TIMEOUT, metavar="DURATION",
-        help="Begin no case, and no pair of processes, that would end later than this; first comes one case of each "
-             "primitive. What was not measured is said.")  # fmt: skip
+        help="Begin no case that would end later. Nor a pair of processes; first comes one case of each primitive. "
+             "What was not measured is said.")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,12 @@ class HowHere(How):
         "--over-time", group="Measure", is_rare=True, is_flag=True, marks=("alone",),
         help="Also sample memory and the GPU's use while a case runs; 'primbench show' draws it.")  # fmt: skip
     dry_run: bool = option(
-        "--dry-run", group="Measure", is_flag=True, marks=("alone",), help="Set up and check every case, time none."
+        "--dry-run",
+        group="Measure",
+        is_rare=True,
+        is_flag=True,
+        marks=("alone",),
+        help="Set up and check every case, time none.",
     )
     processes: int = option(
         "--processes", group="Measure", is_rare=True, type=WholeNumber(1, MOST_PROCESSES),
@@ -168,7 +173,7 @@ class Recorded:
 
     output: str | None = option(
         "-o", "--output", group="Output", type=RESULTS_FILE, metavar="FILE.jsonl", marks=("begun",),
-        help="Write a new results file, every record as it comes.")  # fmt: skip
+        help="Write a results file, a record as it comes.")  # fmt: skip
     labels: tuple[tuple[str, str], ...] = option(
         "--label", group="Output", is_rare=True, type=LABEL, multiple=True, marks=("begun",),
         help="Stored in the results file; repeatable.")  # fmt: skip
@@ -183,7 +188,7 @@ class Resumable(Recorded):
     """The same of a command that goes on with a results file."""
 
     resume: str | None = option(
-        "--resume", group="Output", type=FILE, metavar="FILE.jsonl",
+        "--resume", group="Output", is_rare=True, type=FILE, metavar="FILE.jsonl",
         help="Go on with a results file, skipping what it holds.")  # fmt: skip
 
 
@@ -228,7 +233,7 @@ class TableOptions:
     against: Yardstick | None = option(
         "--against", group="Output", type=parsed("baseline", _against), metavar="BASELINE",
         shell_complete=complete_against, marks=("alone",),
-        help="Show other times beside these: of a baseline in .primbench/baselines by its name, of a results file or a "
+        help="Show other times beside these. Of a baseline in .primbench/baselines by its name, of a results file or a "
              'folder of several, of reference:h200, or of published:"NVIDIA V100".')  # fmt: skip
     time_unit: Literal["ns", "us", "ms", "s"] | None = option(
         "--time-unit", group="Output", is_rare=True, type=click.Choice(["ns", "us", "ms", "s"]), marks=("alone",),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.cli import ways
 from primbench.cli.options import Here
-from primbench.cli.problem import OfProblem, SizeOption, entries_of, request_of
+from primbench.cli.problem import OfProblem, SizeOption, entries_of, needed, request_of
 from primbench.cli.request import RequestCommand, dataclass, part, parts
 from primbench.errors import InvalidRequest
 from primbench.problem import Problem, fields_of
@@ -57,6 +57,17 @@ def _is_size(word: str) -> bool:
         return False
 
 
+def _examples(problem: type[Problem]) -> str:
+    """As click leaves them: its own sizes, the user's, and beside another place."""
+    name, sized = problem.primitive, " ".join(needed(problem))
+    lines = (
+        [f"{name} {sized}"]
+        if "NAME" in sized.split()
+        else [f"{name} --sizes small", *([f"{name} {sized}"] * bool(sized))]
+    )
+    return "\n".join(["\b", *(f"primbench {line}" for line in [*lines, f"{lines[-1]} --versus podman"])])
+
+
 def command_of(problem: type[Problem]) -> click.Command:
     """The command of a primitive: ``--sizes`` or its dimensions, then where, how, and what becomes of it."""
     names = {field.name for field in fields_of(problem)}
@@ -69,7 +80,7 @@ def command_of(problem: type[Problem]) -> click.Command:
         problem.primitive,
         request_of(problem, MeasurePrimitive),
         run,
-        help=f"{inspect.getdoc(problem)}\n\n{PRODUCT}",
+        help=f"{inspect.getdoc(problem)}\n\n{PRODUCT}\n\n{_examples(problem)}",
         # A convolution's -h is its height.
         context_settings={
             "help_option_names": ["--help"] if "h" in names else ["-h", "--help"],

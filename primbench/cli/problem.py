@@ -33,7 +33,7 @@ class Sized:
 
     sizes: str | None = option(
         "--sizes", group="Problem", metavar="NAME|FILE.toml", shell_complete=complete_suite,
-        help=f"small, medium, large, a suite's name, or a file. Default: {DEFAULT_SIZES}.")  # fmt: skip
+        help=f"small, medium, large, a suite's name or file. Default: {DEFAULT_SIZES}.")  # fmt: skip
     given: Mapping[str, Any] = several(list)
     """Field -> what was given of it."""
 
@@ -53,7 +53,7 @@ def request_of(problem: type[Problem], request: type[Request]) -> type[Request]:
     """The request with an option or argument for each field of the problem."""
 
     def options() -> list[click.Parameter]:
-        return [*map(_parameter, fields_of(problem))]
+        return [*map(_parameter, sorted(fields_of(problem), key=_place))]
 
     own = _with(Sized, "given", several(options))
     return _with(request, "problem", part(own))
@@ -69,6 +69,11 @@ def _with(request: type[Made], name: str, field: Any) -> type[Made]:
 def _parameter(field: dataclasses.Field[Any]) -> click.Parameter:
     """What a problem's field is called by: an argument where it has names, else an option."""
     return _argument(field) if "names" in field.metadata else _option(field)
+
+
+def _place(field: dataclasses.Field[Any]) -> int:
+    """What has to be given comes first, then choices."""
+    return 0 if field.default is dataclasses.MISSING else 2 - bool(field.metadata.get("choices"))
 
 
 def _argument(field: dataclasses.Field[Any]) -> click.Argument:
@@ -169,15 +174,15 @@ def entries_in(sizes: str, only: Sequence[str], given: Mapping[str, tuple[Value,
         for problem in map(problem_class, only) if sizes in SIZES else ():
             if problem.primitive not in describe(sizes).counts:
                 name = problem.primitive
-                words = " ".join([name, *_needed(problem)])
+                words = " ".join([name, *needed(problem)])
                 raise InvalidRequest(f"{sizes}: has no sizes of {name}: give them behind it, as {words}") from None
         raise
 
 
-def _needed(problem: type[Problem]) -> list[str]:
+def needed(problem: type[Problem]) -> list[str]:
     """What stands behind a primitive at least."""
-    needed = [field for field in fields_of(problem) if field.name in required(problem)]
-    return ["NAME" if "names" in field.metadata else f"{_flags(field.name)[0]} N" for field in needed]
+    fields = [field for field in fields_of(problem) if field.name in required(problem)]
+    return ["NAME" if "names" in field.metadata else f"{_flags(field.name)[0]} N" for field in fields]
 
 
 def entries_in_words(text: str) -> Entries:

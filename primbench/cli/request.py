@@ -7,8 +7,9 @@ installed tells.
 from __future__ import annotations
 
 import dataclasses
-import itertools
+import re
 from functools import partial
+from itertools import accumulate, chain, takewhile
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import click
@@ -209,7 +210,7 @@ class RequestCommand(click.Command, Generic[Request]):
         )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        options = itertools.takewhile(lambda word: word != "--", args)
+        options = takewhile(lambda word: word != "--", args)
         words = [*args[:1], *(word.partition("=")[0] for word in options if word.startswith("-"))]
         for word in words if not ctx.resilient_parsing else []:
             if word in self._moved:
@@ -226,18 +227,59 @@ class RequestCommand(click.Command, Generic[Request]):
             raise type(error)(as_options(str(error), self.params)) from None
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        more = [HELP_ALL] if any(map(_is_rare, self.params)) else []
-        return [*super().get_params(ctx), *more]
+        return [*super().get_params(ctx), HELP_ALL]
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What it does, and examples, which are what click is told not to wrap; with --help-all, the rest."""
+        first, *others = (self.help or "").split("\n\n")
+        examples = [each for each in others if each.startswith("\b")]
+        rest = [each for each in others if each not in examples] if ctx.meta.get(ALL) else []
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text("\n\n".join([first, *examples, *rest]))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            row = None if _is_rare(parameter) and not ctx.meta.get(ALL) else parameter.get_help_record(ctx)
-            if row is not None and isinstance(parameter, click.Option):
-                groups.setdefault(getattr(parameter, "group", "Other"), []).append(row)
-        for heading, rows in groups.items():
-            with formatter.section(heading):
-                formatter.write_dl(rows)
+        """By group with --help-all; else those that many people use, each in a line where its first words fit."""
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        if ctx.meta.get(ALL):
+            for heading, rows in _groups(options, ctx).items():
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+            return
+        groups = _groups([each for each in options if not _is_rare(each)], ctx)
+        of_problem = groups.pop("Problem", [])
+        for heading, rows, most in (("Problem", of_problem, MOST_LINES), ("Options", [*chain(*groups.values())], None)):
+            if rows:
+                with formatter.section(heading):
+                    _write_short(formatter, rows, most)
+
+
+def _groups(options: Sequence[click.Option], ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+    """Heading -> the rows below it."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for option in options:
+        if (row := option.get_help_record(ctx)) is not None:
+            groups.setdefault(getattr(option, "group", "Other"), []).append(row)
+    return groups
+
+
+def _write_short(formatter: click.HelpFormatter, rows: Sequence[tuple[str, str]], most: int | None) -> None:
+    """Of each row whole sentences, as many as its line holds, but one at least; of those after most lines, names."""
+    names = max((len(name) for name, _ in rows if len(name) <= WIDEST_NAME), default=WIDEST_NAME)
+    wide = formatter.width - formatter.current_indent - names - 2
+    short = [(name, _beginning(text, wide)) for name, text in rows]
+    ends = accumulate((len(name) > names) - (-len(text) // wide) for name, text in short)
+    shown = sum(end <= most for end in ends) if most else len(rows)
+    formatter.write_dl(short[:shown], col_max=names)
+    if others := [re.split("[ ,/]", name)[0] for name, _ in rows[shown:]]:
+        formatter.write_text(f"also {', '.join(others)}: see --help-all")
+
+
+def _beginning(text: str, wide: int) -> str:
+    said, *more = re.split(r"(?<=[.\]]) ", text)
+    for sentence in more:
+        said += f" {sentence}" * (len(said) + 1 + len(sentence) <= wide)
+    return said
 
 
 def _is_rare(parameter: click.Parameter) -> bool:
@@ -253,7 +295,9 @@ def _show_all(ctx: click.Context, option: click.Parameter, is_asked: bool) -> No
 
 ALL = f"{__name__}.all"
 """Of a context, whether its help lists all options."""
+WIDEST_NAME, MOST_LINES = 26, 12
+"""On the first screen: of options before their texts stand in the next line, and for a problem."""
 HELP_ALL = click.Option(
     ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all,
-    help="The same with all options there are.",
+    help="All there is to say, and all options.",
 )  # fmt: skip

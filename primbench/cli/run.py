@@ -54,5 +54,12 @@ def _run(asked: RunSuite) -> None:
 
 
 command = RequestCommand(
-    "run", RunSuite, _run, help="Run a suite: a shipped one (`primbench list suites`) or a TOML file."
-)
+    "run",
+    RunSuite,
+    _run,
+    help="Run a suite: a shipped one (`primbench list suites`) or a TOML file.\n\n"
+         "\b\n"
+         "primbench run quick -o results.jsonl\n"
+         "primbench run deepbench --set training --dtype float16\n"
+         "primbench run quick --versus podman",
+)  # fmt: skip

@@ -104,5 +104,8 @@ command = RequestCommand(
     ShowFile,
     _show,
     help="Print the table of a results file (- is stdin) again, with what was sampled over time, or export it; of all "
-    "runs in a folder or of a baseline NAME in .primbench/baselines, in one; of a file of `watch`, what that found.",
+    "runs in a folder or of a baseline NAME in .primbench/baselines, in one; of a file of `watch`, what that found.\n\n"
+    "\b\n"
+    "primbench show results.jsonl\n"
+    "primbench show results.jsonl --only gemm --sort device --csv gemm.csv",
 )

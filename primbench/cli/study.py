@@ -117,9 +117,9 @@ class CompareArms:
     arms: tuple[Arm, ...] = option(
         "--arm", group="Compare", type=parsed("arm", arm_in_words), multiple=True, metavar="ARM",
         shell_complete=complete_arm,
-        help="host, podman:cpus=2, docker:image=mine,seccomp=unconfined, or elsewhere ssh:HOST, "
-             "ssh:HOST,runtime=podman, slurm:NODE, k8s:IMAGE; the first is the baseline; repeatable. "
-             "`primbench arms` tells which there are. Default: those of the suite.")  # fmt: skip
+        help="host, podman:cpus=2, ssh:HOST, k8s:IMAGE, ... The first is the baseline; repeatable. Also "
+             "docker:image=mine,seccomp=unconfined, and elsewhere ssh:HOST,runtime=podman, slurm:NODE. `primbench "
+             "arms` tells which there are. Default: those of the suite.")  # fmt: skip
     beside: Neighbour | None = option(
         "--beside", group="Compare", is_rare=True, type=parsed("words", neighbour_in_words),
         metavar="WORDS", marks=("begun",),
@@ -127,7 +127,7 @@ class CompareArms:
              '"model alexnet". Without --arm: the host alone, and beside it.')  # fmt: skip
     itself: bool = option(
         "--self", group="Compare", is_flag=True, marks=("begun",),
-        help="Add the first arm once more: what differs between these two is noise.")  # fmt: skip
+        help="Add the first arm once more. What differs between these two is noise.")  # fmt: skip
     other_builds: bool = option(
         "--other-builds", group="Compare", is_rare=True, is_flag=True, marks=("begun",),
         help="Run arms whose framework is another build than the baseline's, too: a stack effect.")  # fmt: skip
@@ -137,7 +137,7 @@ class CompareArms:
     )
     until: Literal["settled"] | None = option(
         "--until", group="Compare", type=click.Choice(["settled"]),
-        help=f"End once no verdict is inconclusive: after {LEAST_PAIRS} pairs, run only cases that are.",
+        help=f"End once no verdict is inconclusive. After {LEAST_PAIRS} pairs, run only cases that are.",
     )  # fmt: skip
     pairing: Pairing = option(
         "--pairing", group="Compare", is_rare=True, type=click.Choice(get_args(Pairing)),

@@ -63,7 +63,7 @@ def time_budget(words: str, default_s: float) -> Any:
 
 def pairs_option(default: str) -> Any:
     """default: what is run without it, in words."""
-    help_words = f"Fresh processes of every arm; intervals are over them. Default: {default}"
+    help_words = f"Fresh processes of every arm. Intervals are over them. Default: {default}"
     return option("--pairs", group="Compare", type=WholeNumber(1, MOST_PAIRS), metavar="N", help=help_words)
 
 

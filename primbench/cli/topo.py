@@ -38,5 +38,8 @@ command = RequestCommand(
     "topo",
     ShowNodes,
     _show,
-    help="Show nodes, CPUs, memory and GPUs, their distances and links, and what of them may be used here.",
+    help="Show nodes, CPUs, memory and GPUs, their distances and links, and what of them may be used here.\n\n"
+    "\b\n"
+    "primbench topo\n"
+    "primbench topo --svg topo.svg",
 )

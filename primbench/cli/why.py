@@ -98,8 +98,8 @@ class AskWhy:
              "as in CI.")  # fmt: skip
     replay: bool = option(
         "--replay", group="Compare", is_flag=True,
-        help="With --resume of a file that all is asked of: measure what is proven in it once more, in fresh pairs, "
-             "and say whether it is there again.")  # fmt: skip
+        help="Measure what --resume's file has proven once more. In fresh pairs, once all is asked; it says whether "
+             "it is there again.")  # fmt: skip
     where: OnDevice = part(OnDevice)
     how: HowAsked = part(HowAsked)
     record: Resumable = part(Resumable)

@@ -211,6 +211,8 @@ def writes(call: ast.Call) -> bool:
     modes = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     if words == "open" or words.endswith(".open"):
         return any(set(mode) & set("wax+") and set(mode) <= set("rwaxbt+") for mode in modes)
+    if words == "formatter.write_text":  # click's, of help
+        return False
     return words in MOVERS or words.rpartition(".")[2] in WRITERS
 
 

@@ -52,8 +52,8 @@ class Versus:
     versus: tuple[Arm, ...] = option(
         FLAG, group="Compare", type=parsed("arm", versus_in_words), multiple=True, metavar="ARM|KEY=VALUE",
         shell_complete=complete_arm,
-        help="Measure here and in another place, such as podman:cpus=2, or with something else, such as backend=torch, "
-             "kernel=NAME or dtype=float16, interleaved, and compare; repeatable.",
+        help="Compare with podman:cpus=2, or dtype=float16. Measures here and in another place, or with something "
+             "else, such as backend=torch or kernel=NAME, interleaved; repeatable.",
     )  # fmt: skip
     pairs: int | None = option(
         "--pairs", group="Compare", is_rare=True, type=WholeNumber(1, MOST_PROCESSES), metavar="N",

@@ -17,14 +17,14 @@ import click
 import pytest
 
 from primbench import __version__
-from primbench.cli import commands, main
+from primbench.cli import QUESTIONS, commands, main
 from primbench.registry import primitives
 
 if TYPE_CHECKING:
     from click.testing import Result
 
 PROGRAM = f"{sys.executable} -P -m primbench"
-MOST_OPTIONS = 15
+SCREEN_LINES = 40
 NAMES = [*primitives(), *commands.known()]
 
 
@@ -44,8 +44,18 @@ def options(name: str) -> Iterator[click.Option]:
 def test_help_lists_primitives_and_commands(invoke: Callable[..., Result]) -> None:
     result = invoke("--help")
     assert 0 == result.exit_code
-    shown = re.findall(r"^  (\w+)  ", result.stdout, re.MULTILINE)
-    assert set(NAMES) <= set(shown)
+    assert set(commands.known()) <= set(re.findall(r"^  (\w+)  ", result.stdout, re.MULTILINE))
+    assert set(primitives()) <= set(re.findall(r"\w+", result.stdout.partition("Primitives")[2]))
+
+
+def test_alone_it_offers_what_answers_each_question(invoke: Callable[..., Result]) -> None:
+    result = invoke()
+    assert 0 == result.exit_code
+    assert SCREEN_LINES >= len(result.stdout.splitlines())
+    shown = re.findall(r"^  .+\?\n    primbench (\w+) ", result.stdout, re.MULTILINE)
+    assert len(QUESTIONS) == len(shown)
+    assert set(shown) <= {*NAMES}
+    assert all(f"  {question}\n" in invoke("--help").stdout for question in QUESTIONS)
 
 
 @pytest.mark.parametrize("name", ["", *NAMES])
@@ -61,17 +71,17 @@ def test_h_is_help_everywhere(name: str, invoke: Callable[..., Result]) -> None:
 def full_help(name: str, invoke: Callable[..., Result]) -> str:
     """With all options, where --help leaves some out."""
     short = invoke(name, "--help").stdout
-    return invoke(name, "--help-all").stdout if "  --help-all  " in short else short
+    return invoke(name, "--help-all").stdout if re.search("^  --help-all  ", short, re.MULTILINE) else short
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_help_has_the_options_of_the_problem_and_few_others(name: str, invoke: Callable[..., Result]) -> None:
+def test_the_first_screen_has_examples_and_the_options_of_the_problem(name: str, invoke: Callable[..., Result]) -> None:
     shown = invoke(name, "--help").stdout
-    known = [(each.opts[-1], getattr(each, "group", "") == "Problem") for each in options(name)]
-    there = {flag for flag, _ in known if re.search(rf"^  (-., )?{flag}(?![\w-])", shown, re.MULTILINE)}
-    assert MOST_OPTIONS >= len(there - {flag for flag, is_of_problem in known if is_of_problem})
-    assert {flag for flag, is_of_problem in known if is_of_problem} <= there
-    assert (len(there) < len(known)) == ("  --help-all  " in shown)
+    assert SCREEN_LINES >= len(shown.splitlines())
+    of_problem = {each.opts[-1]: each.opts[0] for each in options(name) if getattr(each, "group", "") == "Problem"}
+    assert all(re.search(rf"(?<![\w-])({flag}|{first})(?![\w-])", shown) for flag, first in of_problem.items())
+    if "  --help-all  " in shown:
+        assert f"\n\n  primbench {name}" in shown
 
 
 @pytest.mark.parametrize("name", NAMES)
