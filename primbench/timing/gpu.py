@@ -122,7 +122,11 @@ class GpuTimer:
         if why_not := backend.second_context.visit():
             self._missing["second_context"] = f"{why_not}: kernels of graphs may follow on later than they need to"
         device_s, gpu = _device(backend, device, self._method, pace) if device else (None, GpuReading())
-        stream_s = _stream(calls, backend, self._rough_s, rule_of("stream_s"), pace)
+        stream_s = None
+        if calls.is_prepared:
+            self._missing["stream_s"] = "something is done before each call, so that none follows another at once"
+        else:
+            stream_s = _stream(calls, backend, self._rough_s, rule_of("stream_s"), pace)
         wall_s, single_s = _round_trip(backend, calls, self._rough_s, rule_of("wall_s"), pace)
         timed = Measurement(
             places=device.places if device else 1,
@@ -228,6 +232,7 @@ def _round_trip(
     clock = pace.clock
 
     def take() -> list[float]:
+        calls.prepare()
         backend.synchronize()
         pace.begin()
         start = clock()

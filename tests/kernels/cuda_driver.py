@@ -46,6 +46,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuEventCreate": (_OUT, c_uint),
     "cuEventDestroy_v2": (c_void_p,),
     "cuEventRecord": (c_void_p, c_void_p),
+    "cuStreamSynchronize": (c_void_p,),
     "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),
     "cuCtxGetDevice": (_INT_OUT,),
     "cuDeviceGetAttribute": (_INT_OUT, c_int, c_int),
@@ -212,6 +213,9 @@ class StandIn:
     def _cuStreamDestroy_v2(self, stream: int) -> None:
         del self.streams[stream]
 
+    def _cuStreamSynchronize(self, stream: int) -> None:
+        self.log.append(("waited", stream))
+
     def _cuEventCreate(self, event: Any, flags: int) -> None:
         event[0] = next(self._handles)
         self.events[event[0]] = self.current[-1]
@@ -256,6 +260,23 @@ class StandIn:
         on_device, on_host = self.device_memory.keys() & {to, of}, self.pinned.keys() & {to, of}
         assert {to, of} == on_device | on_host
         self._copy("sm", self.contexts[0], to, of, size, stream)
+
+
+class Late(StandIn):
+    """A driver whose copies take place no sooner than they are waited for: memory used again too early shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pending: list[tuple[int, int, int]] = []
+
+    def _cuMemcpyHtoDAsync_v2(self, to: int, of: int, size: int, stream: int) -> None:
+        self.log.append(("copy", size))
+        self.pending.append((to, of, size))
+
+    def _cuStreamSynchronize(self, stream: int) -> None:
+        for copy in self.pending:
+            ctypes.memmove(*copy)
+        self.pending.clear()
 
 
 class OnCuda:

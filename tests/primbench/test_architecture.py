@@ -195,6 +195,7 @@ WRITES = {
     "primbench.datasets": "in a folder that it is given",
     "primbench.timing.files": "a folder that it makes",
     "primbench.kernels.files": "in such a folder",
+    "primbench.kernels.weights": "in such a folder",
     "primbench.runtimes": "in a launch's folder, and control groups",
     "primbench.spec.settings": "a file of /proc",
     "primbench.timing.peaks": "a file of /proc",

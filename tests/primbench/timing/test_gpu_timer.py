@@ -71,6 +71,24 @@ def test_the_gpu_changes_contexts_right_before_its_time_is_sampled(
     assert found.missing.get("second_context", "").startswith(refusal or "")
 
 
+def test_what_is_done_before_each_call_is_done_before_each_that_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    for name, returned in (("start", None), ("since", GpuReading())):
+        monkeypatch.setattr(nvidia, name, lambda *_, returned=returned: returned)
+    monkeypatch.setattr(gpu, "_rough_time_s", lambda *_: 1e-3)
+    visited = Visited([], None)
+    backend: Any = SimpleNamespace(
+        device=nth_gpu(0), stream_handle=1, second_context=visited, synchronize=lambda: events.append("waited")
+    )
+    step = described(lambda: events.append("call"), before=lambda: events.append("cold"), waits="it reads a file")
+    timer = gpu.GpuTimer(backend, CallLoop([step]), Method(), Pace(CLOCK))
+    found = timer.measure(lambda _: StoppingRule(1e-3, 2e-3, 0.1))
+    assert (None, None) == (found.stream_s, found.device_s)
+    assert "stream_s" in found.missing
+    assert found.wall_s is not None
+    assert ["cold", "waited", "call", "waited"] * (len(events) // 4) == events
+
+
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many calls were queued behind the blocking kernel, each time; with more than 10 the queue is full."""
