@@ -1,4 +1,4 @@
-"""A real Slurm cluster on this machine: three daemons, each a node by its name and port."""
+"""A real Slurm cluster on this machine: daemons, each a node by its name and port."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..ports import free_port
 
 __all__ = ["ahead_of_others"]
 
-NODES = 3
+NODES = 6
 NEEDED = ("slurmctld", "slurmd", "srun", "munged")
 CONFIGURATION = """\
 ClusterName=tests

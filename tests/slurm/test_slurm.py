@@ -1,4 +1,4 @@
-"""A fleet under Slurm's own srun: ranks, names, a link, a node that is slow and one that is lost; an all-reduce."""
+"""A fleet under Slurm's own srun: ranks, names, a link, a node that is lost; an all-reduce, and a watched job."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ import pytest
 
 from primbench.cli.processes import processes_of
 from primbench.cli.watch import others_of
-from primbench.results import file as results_file
-from primbench.system.cgroups import cgroup_folders
 from primbench.watching.watch import Watch
-
-from ..groups import MOST, ahead, move
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -95,42 +91,6 @@ def test_an_all_reduce_over_the_nodes_is_one_table(slurm: Path) -> None:
     assert heading.startswith("allreduce  torch ")
     shown = dict(zip(*(re.split(r"\s{2,}", line.strip()) for line in (columns, row)), strict=True))
     assert ("3", "ok") == (shown["ranks"], shown["check"])
-
-
-def test_a_node_under_a_quota_is_the_one_that_stands_out(
-    invoke: Callable[..., Result], slurm: Path, group: Callable[[str, dict[str, str]], Path], tmp_path: Path
-) -> None:
-    """n1 stands for all healthy ones, as this machine is not equally fast at all times."""
-    is_v1 = (cgroup_folders("cpu")[0] / "tasks").exists()
-    quota, weight = {"cpu.cfs_quota_us": "20000"}, "cpu.shares"
-    if not is_v1:
-        quota, weight = {"cpu.max": "20000 100000"}, "cpu.weight"
-    limited = group("cpu", quota | {weight: MOST[weight]})
-    healthy, daemon = ((slurm / f"slurmd-{node}.pid").read_text() for node in ("n1", "n2"))
-    long = ["-m", "16", "--threads", "1", "--min-time", "0.3s", "--max-time", "0.3s", "--one-at-a-time"]
-    (limited / "cgroup.procs").write_text(daemon)
-    try:
-        command = ["srun", "-N2", "-w", "n1,n2", *PRIMBENCH, *GEMM, *long, "--fleet", str(tmp_path)]
-        with ahead(int(healthy)):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-    finally:
-        deadline = time.monotonic() + 60  # for what clears up after a step, which may start more
-        while (limited / "cgroup.procs").read_text() and time.monotonic() < deadline:
-            move(limited, limited.parent)
-            time.sleep(0.05)
-    assert 0 == done.returncode, done.stderr
-    text = (tmp_path / "n1-0.jsonl").read_text()
-    for rank in range(2, 6):
-        named = f'"node":"n{rank + 1}","rank":{rank}'
-        (tmp_path / f"n{rank + 1}-{rank}.jsonl").write_text(text.replace('"node":"n1","rank":0', named))
-    found = json.loads(invoke("fleet", tmp_path, "--json", "-").stdout)
-    measured = [results_file.read(path).records[0].measurement for path in sorted(tmp_path.glob("n[12]-*.jsonl"))]
-    held = [each and (each.host, each.batch_s and sum(each.batch_s.samples_s)) for each in measured]
-    assert 1 == len(found["unhealthy"]), (invoke("fleet", tmp_path).stdout, held)
-    (node,) = found["unhealthy"]
-    assert "n2" == node["node"]
-    assert any("quota" in words for words in node["causes"]), node
-    assert "slower: n2" in found["headline"]
 
 
 def test_a_node_that_is_lost_is_named(invoke: Callable[..., Result], slurm: Path, tmp_path: Path) -> None:
