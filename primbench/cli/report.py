@@ -69,9 +69,11 @@ def _reading_alone() -> Callable[[str], Results]:
 def _page(places: Sequence[NamedRuns], baseline: str | None) -> Document:
     first, *others = places
     if others:
-        page = compared.pages([(other.label, _beside(first, other)) for other in others], first.label)
-        beginning = overview.of_files([(place.label, as_one(place)) for place in places])
-        return replace(page, sections=lambda: [beginning, *page.sections()])
+        files = [(place.label, as_one(place)) for place in places]
+        pages = [(other.label, _beside(first, other)) for other in others]
+        page = compared.pages(pages, first.label) if others[1:] else pages[0][1]
+        parts = [overview.of_files(files), *page.sections(), *compared.of_files(files)]
+        return replace(page, sections=lambda: parts)
     study = as_one(first).header.study
     if study and study.why and baseline is None and len(first.runs) == 1:
         return _why_page(first)
@@ -100,7 +102,7 @@ def _beside(one: NamedRuns, other: NamedRuns) -> Document:
     """Raises InvalidRequest where a file is of several arms, or the two hold unequal cases."""
     sides = [side_of(each.runs, each.label) for each in (one, other)]
     comparison = compare_runs(one.runs, other.runs, (one.label, other.label), (one.files[-1], other.files[-1]))
-    return compared.page(comparison, sides, [*one.runs, *other.runs], f"{other.label} against {one.label}")
+    return compared.beside(comparison, sides, [*one.runs, *other.runs], f"{other.label} against {one.label}")
 
 
 def _study_page(results: Results, sides: Sequence[Side], file: str, baseline: str | None) -> Document:

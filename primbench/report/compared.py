@@ -97,16 +97,27 @@ def _left_out(cases: Sequence[object]) -> Iterator[Note]:
         yield Note(f"Drawn are the {MOST_CASES} of {len(cases)} cases that differ most.")
 
 
+def beside(comparison: Comparison, sides: Sequence[Side], files: Sequence[Results], title: str = "") -> Document:
+    """What tells the places apart, without the records. sides: what was compared, which is in the files."""
+    answer = Note(_answer(comparison, files), tone=tone(comparison))
+    return Document(measured.title_of(title, *files), answer, lambda: [*sections(comparison, sides)])
+
+
 def page(comparison: Comparison, sides: Sequence[Side], files: Sequence[Results], title: str = "") -> Document:
     """Of arms, or of files that are set beside each other. sides: what was compared, which is in the files."""
-    parts = [*sections(comparison, sides)]
-    for results in files:
-        parts += measured.sections(results, is_folded=True)
-    for results in files[:1]:
-        parts += measured.places(results)
-    parts.append(measured.again(files))
-    answer = Note(_answer(comparison, files), tone=tone(comparison))
-    return Document(measured.title_of(title, *files), answer, lambda: parts)
+    found = beside(comparison, sides, files, title)
+    names = [side.name for side in sides] if len(files) == len(sides) > 1 else [""] * len(files)
+    parts = [*found.sections(), *of_files([*zip(names, files, strict=True)])]
+    return replace(found, sections=lambda: parts)
+
+
+def of_files(files: Sequence[tuple[str, Results]]) -> Iterator[Section]:
+    """The records of each file with its name, the place of the first, and how to measure them again."""
+    for name, results in files:
+        yield from measured.sections(results, is_folded=True, file=name)
+    for _, results in files[:1]:
+        yield from measured.places(results)
+    yield measured.again([results for _, results in files])
 
 
 def _answer(comparison: Comparison, files: Sequence[Results]) -> str:
@@ -120,8 +131,6 @@ def pages(each: Sequence[tuple[str, Document]], against: str) -> Document:
 
     The answer of each stands in its first section.
     """
-    if len(each) == 1:
-        return each[0][1]
     sections = [
         replace(section, title=f"{name}: {section.title}", parts=[*([] if number else _told(one)), *section.parts])
         for name, one in each

@@ -67,13 +67,18 @@ def _launch_bound(records: Sequence[Record]) -> Iterator[str]:
         yield f"{count} of {len(shares)} are launch-bound: a loop in Python waits longer for launches than for the GPU"
 
 
-def sections(results: Results, yardsticks: Sequence[Yardstick] = (), *, is_folded: bool = False) -> Iterator[Section]:
-    """A section for each primitive. is_folded: of a study, whose records are not what it is read for."""
+def sections(
+    results: Results, yardsticks: Sequence[Yardstick] = (), *, is_folded: bool = False, file: str = ""
+) -> Iterator[Section]:
+    """A section for each primitive. is_folded: of a study, whose records are not what it is read for.
+
+    file: its name where those of several files are on a page.
+    """
     of_primitive: dict[str, list[Record]] = {}
     for record in results.records:
         of_primitive.setdefault(record.case.primitive, []).append(record)
     for name, records in of_primitive.items():
-        title = f"All records of {name}" if is_folded else name
+        title = f"All records of {name}{f' in {file}' if file else ''}" if is_folded else name
         figures = [] if is_folded else [*_figures(records)]
         yield Section(title, [*figures, _numbers(records, results, yardsticks)], is_folded=is_folded)
     if not is_folded and (figures := [*timelines(results.records)]):

@@ -77,10 +77,12 @@ def _head(html: Element, page: Document) -> None:
 
 
 def _contents(body: Element, named: Sequence[tuple[Section, str]]) -> None:
-    """Where to find what, on a page of more than a few sections."""
+    """Where to find what, on a page of more than a few sections; those that are folded are short as they stand."""
     if len(named) > 3:
         listed = SubElement(SubElement(body, "nav", {"aria-label": "Contents"}), "ul")
         for section, name in named:
+            if section.is_folded:
+                continue
             add(SubElement(listed, "li"), "a", section.title, href=f"#{name}")
 
 
