@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from primbench.timing.case import measure, setup
     from primbench.workers.run import run
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 _HOMES = {
     "decompose.recording": ("capture",),

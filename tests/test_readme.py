@@ -13,6 +13,7 @@ from typing import Any
 import click
 import pytest
 
+import primbench
 import primbench.suites as suites
 from bench.published_studies import in_page, shown_of
 from primbench.cli import commands as command_files
@@ -32,7 +33,9 @@ PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / 
 SHOWN = "\n".join([README, *PAGES.values()])
 PROSE = re.sub(r"^```.*?^```$", "", SHOWN, flags=re.MULTILINE | re.DOTALL)
 OF_OTHERS = {"--container-image", "--gpus-per-task"}  # options of other programs
-MOST_LINES = 150
+MOST_LINES = 90
+SECTIONS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "Times")
+"""Of a version in the change log."""
 
 
 def blocks(*languages: str, text: str = SHOWN) -> list[str]:
@@ -51,7 +54,7 @@ def commands() -> list[list[str]]:
     parts = [part for line in (*shown, *named) for part in re.split(r"&&|\|", line)]
     split = [shlex.split(part, comments=True) for part in parts if "primbench " in part]
     found = [tuple(words[1:]) for words in split if words and words[0].rpartition("/")[2] == "primbench"]
-    return [list(words) for words in dict.fromkeys(found)]
+    return [list(words) for words in dict.fromkeys(found) if words]
 
 
 def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
@@ -64,12 +67,12 @@ def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
         return name, made.params
 
 
-def test_the_first_table_is_that_of_the_kept_study() -> None:
+def test_the_table_of_profiles_is_that_of_the_kept_study() -> None:
     comparison = compare(results_file.read(ROOT / "suites/reference/studies/h200-host-docker-podman-cupy.jsonl.xz"))
     assert comparison.again is not None
     assert {"equivalent", "equivalent-in-these-runs"} == {case.verdict for arm in comparison.arms for case in arm.cases}
     assert headline(comparison).startswith("Nothing is slower in any of 18 cases")
-    assert "\nNothing is slower in any case. Each takes as long, within 1 % for kernel times, " in README
+    assert "\nNothing is slower in any case. Each takes as long, within 1 % for kernel times, " in PAGES["studies.md"]
     for number, case in enumerate(comparison.again.cases):
         primary = [arm.cases[number].primary for arm in (*comparison.arms, comparison.again)]
         shown = [
@@ -80,7 +83,7 @@ def test_the_first_table_is_that_of_the_kept_study() -> None:
         assert 3 == len(shown)
         first, *_ = primary
         assert first is not None
-        assert f" | {format_time(first.baseline_s)} | {' | '.join(shown)} |\n" in README, case.case
+        assert f" | {format_time(first.baseline_s)} | {' | '.join(shown)} |\n" in PAGES["studies.md"], case.case
 
 
 def test_the_table_of_published_studies_is_that_of_the_kept_ones() -> None:
@@ -115,6 +118,14 @@ def test_readme_is_short_and_the_index_names_every_page() -> None:
     trees = re.findall(r"toctree\}\n(.*?)```", PAGES["index.md"], re.DOTALL)
     in_site = {f"{name}.md" for tree in trees for name in tree.split()}
     assert PAGES.keys() - {"index.md"} == linked == in_site & PAGES.keys()
+
+
+def test_what_is_public_is_what_the_page_promises() -> None:
+    (names,) = re.findall(r"The names of `primbench`: (.+?)\.\n\n", PAGES["stability.md"], re.DOTALL)
+    assert primbench.__all__ == names.replace("\\", "").replace("\n", " ").split(", ")
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\n## [{primbench.__version__}] - " in changes
+    assert set(re.findall(r"^### (\w+)$", changes, re.MULTILINE)) <= {*SECTIONS}
 
 
 @pytest.mark.parametrize("name", ["README.md", *PAGES])
