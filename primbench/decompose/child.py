@@ -120,7 +120,7 @@ def _answered(found: CapturedStep | PrimbenchError) -> Answer:
         calls=len(found.calls),
         distinct=len(found.counted()),
         parts=parts(found),
-        left_out=sum(left_out(found).values()),
+        left_out=sum(each.calls for each in left_out(found)),
         compiled=found.compiled,
         cuda_graphs=found.cuda_graphs,
     )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from primbench.problem.generated import GENERATED
 from primbench.problem.operands import DTYPES, WHOLE, Operand, contiguous
 from primbench.problem.operators import Call, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FEW = 128  # whole numbers that are kept one by one, as where groups of tokens begin
 ALLOCATIONS = (
@@ -13,13 +17,45 @@ ALLOCATIONS = (
     "_reshape_alias", "detach", "lift_fresh", "alias", "set_", "resize_", "is_pinned", "record_stream",
 )  # fmt: skip
 DEVICES = ("cpu", "cuda")
+OF_GROUPS = ("_c10d_functional.", "symm_mem.")
+"""Namespaces whose operators are given a group of processes by its name, which another process has not."""
+HIGHER_ORDER = "higher_order"
+"""Namespace of operators that are given functions, such as flex_attention, cond and scan."""
+OF_TORCH = ("aten.", f"{GENERATED}.")
+"""Namespaces of which any process has all operators."""
+
+
+def foreign(call: Call) -> str:
+    """Why no other process can make the call; "" where nothing is known to keep it from that."""
+    if call.operator.startswith(f"{HIGHER_ORDER}."):
+        return "it is given functions of the script"
+    for kind in _objects([*call.positional, *call.named.values()]):
+        return f"an argument is a {kind}"
+    is_of_group = call.operator.startswith(OF_GROUPS) and '{"str"' in call.key()[1]
+    return "an argument names a group of processes" if is_of_group else ""
+
+
+def _objects(tree: Any) -> Iterator[str]:
+    """What belongs to a process and is no tensor or number, such as a group of processes."""
+    if isinstance(tree, list):
+        for each in tree:
+            yield from _objects(each)
+    elif isinstance(tree, dict) and "object" in tree:
+        yield tree["object"]
+
+
+def is_of_torch(call: Call) -> bool:
+    """Whether any process with torch can make the call."""
+    return call.operator.startswith(OF_TORCH) and not foreign(call)
 
 
 def described(func: Any, args: Any, kwargs: Any, phase: Phase) -> Call:
-    func = _out_of_place(func)
     tensors: list[Any] = []
     positional = [tree(each, tensors) for each in args]
     named = {name: tree(each, tensors) for name, each in kwargs.items()}
+    if func.namespace == HIGHER_ORDER:
+        return Call(f"{HIGHER_ORDER}.{func.name()}.default", positional, named, phase)
+    func = _out_of_place(func)
     operator = f"{func.namespace}.{func._schema.name.partition('::')[2]}.{func._overloadname}"  # noqa: SLF001
     return Call(operator, positional, named, phase, _is_host_only(func, tensors))
 

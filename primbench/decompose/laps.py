@@ -127,6 +127,16 @@ def kind_of(module: Any) -> str:
     return f"{type(module).__qualname__} {[] if first is None or is_lazy(first) else [*first.shape]}"
 
 
+def lasting(call: Callable[[], Any]) -> tuple[Any, float | None]:
+    """What it returns, and the seconds that it took; on a CPU without those in which its thread waited for one."""
+    begun, queued_s = _moment(), queued_s_so_far()
+    result, ended = call(), _moment()
+    seconds, waited_s = _between_s(begun, ended), queued_s_so_far() - queued_s
+    if isinstance(begun, float) and seconds is not None and not math.isnan(waited_s):
+        seconds = max(0.0, seconds - waited_s)
+    return result, seconds
+
+
 def _moment() -> Any:
     """An event in the GPU's stream where one is used, else the host's time in seconds."""
     import torch

@@ -13,7 +13,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from primbench.decompose.compiled import following
-from primbench.decompose.described import described, tree
+from primbench.decompose.described import HIGHER_ORDER, described, is_of_torch, tree
+from primbench.decompose.laps import lasting
 from primbench.decompose.reuse import tensors_in, touched
 from primbench.decompose.written import CapturedStep
 from primbench.problem.generated import GENERATED, digest, is_output, parameters
@@ -54,6 +55,7 @@ def recorder(step: CapturedStep, is_apart: Callable[[], bool] = lambda: False) -
 
     class Recorder(TorchDispatchMode):  # type: ignore[misc]
         ignore_compile_internals: Any = classmethod(sees_kernels)
+        supports_higher_order_operators = True
         begin_module = staticmethod(phases.begin)
 
         def __enter__(self) -> Any:
@@ -88,7 +90,7 @@ def recorder(step: CapturedStep, is_apart: Callable[[], bool] = lambda: False) -
 
 def _taken_apart(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """What an operator that torch makes of others gives, these seen by the mode; NotImplemented where it is none."""
-    if _has_nested([*args, *kwargs.values()]):
+    if func.namespace == HIGHER_ORDER or _has_nested([*args, *kwargs.values()]):
         return NotImplemented
     with mode:
         return func.decompose(*args, **kwargs)
@@ -99,7 +101,11 @@ def _called(func: Any, args: Any, kwargs: Any, step: CapturedStep, phases: _Phas
     call = described(
         func, args, kwargs, phases.now(func.name(), tensors)
     )  # before it is called: it may change what it is given
-    result = func(*args, **kwargs)
+    if is_of_torch(call):
+        result = func(*args, **kwargs)
+    else:  # this may be all that there is ever to know of it
+        result, seconds = lasting(lambda: func(*args, **kwargs))
+        call = call._replace(seconds=seconds)
     step.calls.append(call if call.host_only else _touching(call, tensors, result))
     return result
 

@@ -187,7 +187,7 @@ class StepWatch:
         """rest: what it was given by name, which torch leaves out where the module has raised, and its output."""
         *named, output = rest
         self._here.depth -= 1
-        if self._here.depth:
+        if self._here.depth or not named:  # it has raised, and what there is of the call is none
             return
         given = given_to(module, arguments, *named)
         is_inference = self._is_inference()

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from primbench.decompose.described import foreign
 from primbench.decompose.reuse import distances, median_bytes
 from primbench.errors import InvalidRequest
 from primbench.problem import fields_of
 from primbench.problem.operators import Call, NotThere, OperatorCase, Phase, Settings, again
 from primbench.registry import build, operators
-from primbench.spec.captured import PARTS, WHOLE, Captured, StepPlace
+from primbench.spec.captured import PARTS, WHOLE, Captured, NotCalledAgain, StepPlace
 from primbench.system import outputs
 from primbench.units import format_percent
 
@@ -35,9 +36,6 @@ ROUNDED_BY = {
 
 TRIED = ("convolution", "convolution_backward")
 """Operators for which cuDNN tries its algorithms, where it is to."""
-
-OF_GROUPS = ("_c10d_functional.", "symm_mem.")
-"""Namespaces whose operators are given a group of processes by its name, which another process has not."""
 
 
 @dataclass
@@ -119,15 +117,36 @@ def _literal(text: str) -> str:
     return repr(text) if '"""' in text or text.endswith('"') else f'r"""{text}"""'
 
 
-def left_out(step: CapturedStep) -> Mapping[str, int]:
-    """Calls that cannot be made again: by operator and why, how many."""
-    found: Counter[str] = Counter()
+def left_out(step: CapturedStep) -> list[NotCalledAgain]:
+    """Calls that cannot be made again, by operator and why."""
+    counts: Counter[tuple[str, str]] = Counter()
+    seconds: defaultdict[tuple[str, str], list[float | None]] = defaultdict(list)
+    took = _took(step)
     for call, count in step.counted():
         try:
             cases(call, step.settings)
         except NotThere as reason:
-            found[f"{call.operator}: {reason}"] += count
+            key = call.name, " ".join(str(reason).split())
+            counts[key] += count
+            seconds[key] += took[call.key()]
+    return [
+        NotCalledAgain(name=name, calls=count, reason=reason, seconds=_all(seconds[name, reason]))
+        for (name, reason), count in counts.items()
+    ]
+
+
+def _took(step: CapturedStep) -> Mapping[object, list[float | None]]:
+    """By the keys of calls how long each of these took while it was recorded."""
+    found: defaultdict[object, list[float | None]] = defaultdict(list)
+    for call in step.calls:
+        found[call.key()].append(call.seconds)
     return found
+
+
+def _all(seconds: Sequence[float | None]) -> float | None:
+    """Together; None where one is not known."""
+    known = [each for each in seconds if each is not None]
+    return round(sum(known), 9) if known and len(known) == len(seconds) else None
 
 
 def parts(step: CapturedStep) -> int:
@@ -144,7 +163,7 @@ def _made_again(step: CapturedStep) -> Iterator[tuple[Call, int, Sequence[Operat
 def suite_of(step: CapturedStep) -> str:
     """The text; of what cannot be called again, a comment."""
     counted: Counter[tuple[str, str, Phase]] = Counter()
-    found: dict[tuple[str, str, Phase], tuple[OperatorCase, str]] = {}
+    found: dict[tuple[str, str, Phase], tuple[OperatorCase, Call]] = {}
     reused: defaultdict[tuple[str, str, Phase], list[tuple[int, int]]] = defaultdict(list)
     of_calls: defaultdict[object, list[tuple[int, int]]] = defaultdict(list)
     for call, pairs in zip(step.calls, distances(step.calls), strict=True):
@@ -152,13 +171,16 @@ def suite_of(step: CapturedStep) -> str:
     for call, count, several in _made_again(step):
         for each in several:
             key = (each.primitive, json.dumps(each.fields), call.phase)
-            found.setdefault(key, (each, call.name))
+            found.setdefault(key, (each, call))
             counted[key] += count
             reused[key] += of_calls[call.key()]
     by_primitive: dict[str, list[str]] = {}
     calls: Counter[str] = Counter()
-    for key, (part, name) in found.items():
-        labels = {"set": PARTS, "phase": key[2], "label": name, "count": counted[key]}
+    took = _took(step)
+    for key, (part, call) in found.items():
+        labels = {"set": PARTS, "phase": key[2], "label": call.name, "count": counted[key]}
+        if "arguments" in part.fields and (seconds := _all(took[call.key()])) is not None:
+            labels["in_step_ns"] = round(seconds / len(took[call.key()]) * 1e9)
         if (reuse_bytes := median_bytes(reused[key])) is not None:
             labels["reuse_bytes"] = reuse_bytes
         by_primitive.setdefault(part.primitive, []).append(f"  {_inline(labels | part.fields)},")
@@ -169,12 +191,12 @@ def suite_of(step: CapturedStep) -> str:
 def _head(step: CapturedStep, parts: int) -> list[str]:
     """parts: calls that the entries make."""
     gone = left_out(step)
-    missing = [f"# not called again, {count} times: {' '.join(reason.split())}" for reason, count in gone.items()]
+    missing = [f"# not called again, {each.calls} times: {each.name}: {each.reason}" for each in gone]
     captured = Captured(
         step=step.of,
         calls=len(step.calls),
         parts=parts,
-        left_out=sum(gone.values()),
+        left_out=gone or 0,
         torch=step.torch,
         threads=step.threads,
         times_s=[round(each.seconds, 9) for each in step.laps],
@@ -190,6 +212,7 @@ def _head(step: CapturedStep, parts: int) -> list[str]:
     return [
         "# count: how often a step makes the call. Entries and counts may be changed, and entries left out.",
         "# reuse_bytes: what the step touches from one use of what the call is given to the next.",
+        "# in_step_ns: how long the call took while the step was recorded, of what another process may not have.",
         *missing,
         f"title = {_value(f'Parts of {step.of}')}",
         "",
@@ -223,6 +246,8 @@ def _value(value: Any) -> str:
     """In TOML, whose escapes are those of JSON but for the one of DEL."""
     if isinstance(value, dict):
         return _inline(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, str) and "'" not in value and value.isprintable():
         return f"'{value}'" if '"' in value or "\\" in value else f'"{value}"'
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -247,10 +272,8 @@ def _by(rule: Rule, call: Call, settings: Settings) -> list[OperatorCase]:
 
 
 def _again(call: Call, settings: Settings) -> OperatorCase:
-    for found in _objects([*call.positional, *call.named.values()]):
-        raise NotThere(f"an argument is a {found}")
-    if call.operator.startswith(OF_GROUPS) and '{"str"' in call.key()[1]:
-        raise NotThere("an argument names a group of processes")
+    if reason := foreign(call):
+        raise NotThere(reason)
     part = again(call)
     if getattr(settings, ROUNDED_BY.get(call.name, ""), False):
         part.fields["math_mode"] = "tf32"
@@ -261,10 +284,3 @@ def _again(call: Call, settings: Settings) -> OperatorCase:
     except InvalidRequest as error:
         raise NotThere(str(error)) from None
     return part
-
-
-def _objects(tree: Any) -> list[str]:
-    """What belongs to a process and is no tensor or number, such as a group of processes."""
-    if isinstance(tree, list):
-        return [found for each in tree for found in _objects(each)]
-    return [tree["object"]] if isinstance(tree, dict) and "object" in tree else []

@@ -47,6 +47,8 @@ class Call(NamedTuple):
     """Whether it is a view or an allocation."""
     touched: Touched | None = None
     """What memory it touches; None is not known, or nothing."""
+    seconds: float | None = None
+    """How long it took while it was recorded, of what another process may be unable to call; None was not timed."""
 
     @property
     def name(self) -> str:

@@ -168,6 +168,11 @@ def _others(explained: Explained) -> Iterator[str]:
     others = list(explained.others.items())[:MOST_OTHERS]
     if largest := [f"{name} {format_time(seconds)}" for name, seconds in others if seconds]:
         yield f"other operators: {', '.join(largest)}"
+    for each in explained.in_step[:MOST_OTHERS]:
+        yield (
+            f"{each.name}, {each.calls} calls, not measured alone: {each.reason}; in the captured step they took "
+            f"{format_time(each.seconds)}, timed once while it was recorded"
+        )
     if explained.unmeasured and explained.rest_s is not None:
         yield f"what was not measured and what is unexplained take {format_time(explained.rest_s)} together"
 

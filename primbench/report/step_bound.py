@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from primbench.devices import Device
-from primbench.results.step_parts import OTHERS
+from primbench.results.step_parts import IN_STEP, OTHERS
 from primbench.results.step_sums import LAUNCHES, LOADING, PYTHON, QUEUING, UNEXPLAINED
 from primbench.units import format_percent, format_time
 
@@ -177,8 +177,10 @@ def _is_certain(explained: Explained) -> bool:
 
 def _largest(explained: Explained) -> tuple[str, float]:
     """Of what computes the name that takes most, of other operators the operator's."""
-    named = {row.name: row.seconds or 0.0 for row in explained.rows if row.name not in (*_PARTS, OTHERS)}
+    named = {row.name: row.seconds or 0.0 for row in explained.rows if row.name not in (*_PARTS, OTHERS, IN_STEP)}
     named |= explained.others
+    for each in explained.in_step:
+        named[each.name] = named.get(each.name, 0.0) + (each.seconds or 0.0)
     most = max(named, key=lambda name: named[name], default="nothing")
     return most, named.get(most, 0.0)
 

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from primbench import stats
+from primbench.spec.captured import NotCalledAgain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from primbench.measurement import Measurement, Samples
     from primbench.results.record import Record
     from primbench.spec.captured import Captured
     from primbench.spec.case import Case
 
-OTHERS, VIEWS = "other operators", "views"
+OTHERS, VIEWS, IN_STEP = "other operators", "views", "not measured alone"
 """Rows of parts that are no primitive's."""
 
 
@@ -43,6 +44,10 @@ class Part(NamedTuple):
     """
     busy_s: float | None = None
     """Time of the kernels of one call; None where they were not traced."""
+    in_step: str = ""
+    """Why it was not measured by itself; "" where it was, or nothing is known of its time. device_s is what it took in
+    the captured step, and the host's time is in that.
+    """
 
     @property
     def all_s(self) -> float:
@@ -76,7 +81,8 @@ def measured_part(records: Sequence[Record]) -> Part:
         return Part(row, label, calls, 0.0, host_s, "", disturbances(records), is_far, 0.0)
     device_s, busy_s = (median_s(records, of) for of in (device_time, lambda found: found.busy_s))
     reason = "" if device_s is not None else why_unknown(records)
-    return Part(row, label, calls, device_s, host_s, reason, disturbances(records), is_far, busy_s)
+    found = Part(row, label, calls, device_s, host_s, reason, disturbances(records), is_far, busy_s)
+    return _or_in_step(found, case.labels) if reason else found
 
 
 def _row_of(case: Case) -> str:
@@ -89,11 +95,36 @@ def without_record(parts: Sequence[Part], captured: Captured | None) -> list[Par
     """Calls of the step that nothing was measured of: a run was cut off, or they cannot be made again."""
     if captured is None:
         return []
-    gone = {
-        "captured, but not in these results": captured.parts - sum(part.calls for part in parts),
-        "they cannot be made again, as comments in the step's file say": captured.left_out,
-    }
-    return [Part("", "", calls, None, None, reason, []) for reason, calls in gone.items() if calls > 0]
+    gone = {"captured, but not in these results": captured.parts - sum(part.calls for part in parts)}
+    if isinstance(captured.left_out, int):
+        gone["they cannot be made again, as comments in the step's file say"] = captured.left_out
+    found = [Part("", "", calls, None, None, reason, []) for reason, calls in gone.items() if calls > 0]
+    return found if isinstance(captured.left_out, int) else [*found, *map(_left_out, captured.left_out)]
+
+
+def _or_in_step(part: Part, labels: Mapping[str, str]) -> Part:
+    """As it took in the captured step, where its labels say."""
+    took_ns = labels.get("in_step_ns")
+    return part if took_ns is None else _in_step(part.label, part.calls, int(took_ns) * 1e-9, part.reason)
+
+
+def _left_out(each: NotCalledAgain) -> Part:
+    if each.seconds is None:
+        return Part("", each.name, each.calls, None, None, each.reason, [])
+    return _in_step(each.name, each.calls, each.seconds / each.calls, each.reason)
+
+
+def _in_step(label: str, calls: int, call_s: float, reason: str) -> Part:
+    return Part(IN_STEP, label, calls, call_s, call_s, "", [], in_step=reason)
+
+
+def told_by_step(parts: Iterable[Part]) -> list[NotCalledAgain]:
+    """What was not measured by itself, and took so long in the captured step, the largest first."""
+    found = (part for part in parts if part.in_step)
+    return [
+        NotCalledAgain(name=part.label, calls=part.calls, reason=part.in_step, seconds=part.all_s)
+        for part in sorted(found, key=lambda part: -part.all_s)
+    ]
 
 
 def device_time(found: Measurement) -> Samples | None:

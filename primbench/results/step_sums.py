@@ -19,10 +19,11 @@ from primbench.results.step_parts import (
     disturbances,
     measured_part,
     median_s,
+    told_by_step,
     why_unknown,
     without_record,
 )
-from primbench.spec.captured import PARTS, WHOLE
+from primbench.spec.captured import PARTS, WHOLE, NotCalledAgain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -86,6 +87,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     others: dict[str, float] = {}
     """Seconds of other operators, by name, the largest first."""
+    in_step: list[NotCalledAgain] = []
+    """Operators that could not be measured by themselves, the largest first: what they took in the captured step."""
     unmeasured: dict[str, int] = {}
     """Calls of parts that were not measured, by name and reason."""
     disturbed_s: float = 0.0
@@ -171,6 +174,7 @@ def _explained(
         rows=rows,
         calls=sum(part.calls for part in parts),
         others=dict(sorted(_summed(others).items(), key=lambda item: -item[1])),
+        in_step=told_by_step(parts),
         unmeasured={reason: round(calls) for reason, calls in _summed(unmeasured).items()},
         disturbed_s=sum(part.all_s for part in parts if part.disturbances),
         disturbances=_disturbed_by(parts, whole),

@@ -27,6 +27,18 @@ class StepPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Name of its GPU."""
 
 
+class NotCalledAgain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Calls of one operator that cannot be made again, for one reason."""
+
+    name: str
+    """Of the operator, without namespace and overload."""
+    calls: Annotated[int, msgspec.Meta(ge=1)]
+    """How many a step makes."""
+    reason: str
+    seconds: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    """What all of them took in the captured step, timed once while it was recorded; None is not known."""
+
+
 class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a suite says of the step that it was made of."""
 
@@ -36,8 +48,8 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Calls of operators, views included."""
     parts: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Calls that the entries make together when they are written; 0 is not known."""
-    left_out: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Calls that no entry makes, since they cannot be made again."""
+    left_out: Annotated[int, msgspec.Meta(ge=0)] | list[NotCalledAgain] = 0
+    """Calls that no entry makes, since they cannot be made again; of older files how many alone."""
     torch: str = ""
     """Version of torch."""
     threads: Annotated[int, msgspec.Meta(ge=1)] | None = None

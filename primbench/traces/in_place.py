@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from primbench.devices import Device
 from primbench.report.document import Document, Note, Section, Table
 from primbench.report.step_bound import WORDS, bounding, is_told, parts_of
-from primbench.results.step_parts import VIEWS, by_case, measured_part
+from primbench.results.step_parts import VIEWS, Part, by_case, measured_part
 from primbench.spec.captured import PARTS
 from primbench.traces.bound import bound_of, shown, windows
 from primbench.traces.report import answer, cautions
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from primbench.report.step_bound import StepPart
     from primbench.results.record import Record
-    from primbench.results.step_parts import Part
     from primbench.results.step_sums import Explained
     from primbench.traces.bound import StepBound
     from primbench.traces.kineto import HostCall, OnGpu, TraceFile
@@ -66,6 +65,7 @@ def joined(
     bound = bound_of(trace)
     on_gpu = Device.parse(explained.device).is_gpu
     parts = [measured_part(each) for each in by_case(records, PARTS)]
+    parts += [Part("", each.name, each.calls, None, None, each.reason, []) for each in explained.in_step]
     found = named_parts([each for each in parts if each.row != VIEWS], trace)
     said = [Note(f"{trace.path}: {answer(bound)}")]
     if is_told(explained):

@@ -11,7 +11,7 @@ import primbench
 import primbench.suites as suites
 from primbench import Method
 from primbench.backends import missing
-from primbench.decompose.written import cases
+from primbench.decompose.written import cases, left_out
 from primbench.kernels.aten import Aten
 from primbench.kernels.model import Model
 from primbench.problem.operands import Operand
@@ -114,3 +114,23 @@ def test_whole_numbers_strides_and_repeated_tensors_are_kept() -> None:
     assert any("nested" in str(call.positional) for call in calls[3:])
     assert "object" not in str(calls[-1])
     assert step.counted()
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+def test_what_no_other_process_can_call_is_kept_with_what_it_took(tmp_path: Path) -> None:
+    """A matrix of few numbers, and an operator that is given functions, whose own operators are a part of it."""
+    import torch
+
+    matrix, x = torch.eye(64).to_sparse_csr(), torch.rand(64, 64)
+    with torch.no_grad(), primbench.capture() as step:
+        torch.mm(matrix, x)
+        torch.cond(x.sum() > 0, lambda one: one @ one @ one, lambda one: one, (x,))
+    gone = {each.name: each for each in left_out(step)}
+    assert {"mm", "cond"} == set(gone)
+    assert ("an argument is a torch.sparse_csr tensor of float32 on cpu", 1) == (gone["mm"].reason, gone["mm"].calls)
+    assert all(each.seconds and each.seconds > 0 for each in gone.values())
+    step.write(tmp_path / "step.toml")
+    assert "mm" not in {each.labels["label"] for each in suites.read(tmp_path / "step.toml")}
+    said = suites.study(tmp_path / "step.toml").captured
+    assert said is not None
+    assert said.left_out == [*gone.values()]

@@ -16,9 +16,9 @@ from primbench.measurement.readings import HostReading
 from primbench.report import explained as words
 from primbench.report.step_bound import answer
 from primbench.results.record import Record
-from primbench.results.step_parts import OTHERS, timed
+from primbench.results.step_parts import IN_STEP, OTHERS, timed
 from primbench.results.step_sums import LAUNCHES, LOADING, NOT_MEASURED, PYTHON, QUEUING, UNEXPLAINED, explained
-from primbench.spec.captured import Captured
+from primbench.spec.captured import Captured, NotCalledAgain
 from primbench.spec.case import Case
 
 from ..report.exports import text_of
@@ -248,6 +248,32 @@ def test_what_was_not_measured_of_a_step_that_was_captured_is_not_unexplained() 
     whole = explained(parts, captured=Captured(step="a step", parts=4))
     assert whole is not None
     assert {} == whole.unmeasured
+
+
+def test_what_cannot_be_called_again_counts_as_long_as_it_took_in_the_step() -> None:
+    """One is of a library that the process which measures has not, of the other nothing is known."""
+    gone = [
+        NotCalledAgain(name="mm", calls=2, reason="sparse", seconds=3e-3),
+        NotCalledAgain(name="sort", calls=1, reason="nested"),
+    ]
+    step = Captured(step="a step", parts=5, left_out=gone[:1], times_s=[10e-3])
+    own = record("aten", 1, None, "cpu", operator="mine.own.default")
+    own = replace(own, case=replace(own.case, labels=own.case.labels | {"label": "own", "in_step_ns": "2000000"}))
+    parts = [record("gemm", 4, Measurement(batch_s=samples(1e-3)), "cpu"), own]
+    found = explained(parts, timed(step), captured=step)
+    assert found is not None
+    assert [(IN_STEP, 5e-3, 3), ("gemm", 4e-3, 4), (UNEXPLAINED, 1e-3, 0)] == [
+        (row.name, round(row.seconds or 0, 9), row.calls) for row in found.rows
+    ]
+    assert (0.1, {}) == (round(found.unexplained_fraction or 0, 9), found.unmeasured)
+    assert [("mm", "sparse"), ("own", "failed: a crash")] == [(each.name, each.reason) for each in found.in_step]
+    assert "mm, 2 calls, not measured alone: sparse; in the captured step they took 3.00 ms" in text([("A", found)])
+    assert "operators bound this step: 9.00 ms of 10.0 ms, gemm most" in answer([("A", found)])
+    step = replace(step, left_out=gone)
+    found = explained(parts, timed(step), captured=step)
+    assert found is not None
+    assert {"sort: nested": 1} == found.unmeasured
+    assert found.unexplained_fraction is None
 
 
 def test_without_a_whole_or_with_parts_that_failed() -> None:
