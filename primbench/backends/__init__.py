@@ -198,5 +198,6 @@ def _not_installed(having_kernels: Sequence[str]) -> dict[str, str]:
 
 def _module(name: str) -> Any:
     if name not in files():
-        raise InvalidRequest(f"backend {name!r}: {near(name, names())}there are {', '.join(names())}")
+        several = "name each by itself; " if "," in name else ""
+        raise InvalidRequest(f"backend {name!r}: {several or near(name, names())}there are {', '.join(names())}")
     return importlib.import_module(f"primbench.backends.{name}")

@@ -201,9 +201,8 @@ def _arm(runtime: str, pairs: Iterable[tuple[str, str | None]], where: str) -> A
         elif key in FIELDS:
             fields[FIELDS[key].field] = _parsed(FIELDS[key], key, value, where)
         else:
-            raise InvalidRequest(
-                f"{where}: unknown key {key!r}: {near(key, [*PLACEMENT, *FIELDS])}the keys are {_known()}"
-            )
+            names = [*PLACEMENT, *FIELDS, *([f"{ENV.key}.{key}"] if key.isupper() else [])]
+            raise InvalidRequest(f"{where}: unknown key {key!r}: {near(key, names)}the keys are {_known()}")
     fields["placement"] = Placement(**placement)
     if "name" not in fields:
         fields["name"] = _usual_name(Arm(name=runtime, runtime=runtime, **fields))

@@ -156,6 +156,7 @@ REFUSED = [
     (("--json", "x", "-o", "x"), "asked to hold two things"),
     (("--device", "gpu0"), "--device gpu0: cpu, cuda:N (N from 0) or all"),
     (("--backend", "nosuch"), "backend 'nosuch'"),
+    (("--backend", "numpy,torch"), "backend 'numpy,torch': name each by itself"),
 ]
 
 

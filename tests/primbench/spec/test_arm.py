@@ -201,6 +201,7 @@ WRONG = {
     "docker:ubuntu:22.04": "'ubuntu:22.04' is no KEY=VALUE: did you mean image=ubuntu:22.04?",
     "docker::\x1e": "':\\x1e' is no KEY=VALUE; the keys are name",
     "docker:cpu=2": "unknown key 'cpu': did you mean cpus? the keys are name, host, node",
+    "host:MALLOC_PERTURB_=1": "unknown key 'MALLOC_PERTURB_': did you mean env.MALLOC_PERTURB_? the keys are name",
     "docker:cpus=2,cpus=3": "cpus is given twice",
     "docker:cpus=0-3": "which CPUs is cpuset=0-3",
     "docker:cpus=0": "more than 0",
