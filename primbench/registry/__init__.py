@@ -80,6 +80,8 @@ def _import(source: str, load: Callable[[], object]) -> bool:
         new = (PROBLEMS.keys() - problems) | {primitive for primitive, *_ in KERNELS.keys() - kernels}
         for primitive in new & sources.folders().keys():
             _load_folder(primitive)  # so that a definition that exists twice is found now
+        for name in PROBLEMS.keys() - problems:
+            _refuse_unfinished(PROBLEMS[name])
         shipped.refuse_again(NETWORKS.keys() - networks)
         for primitive, *_ in KERNELS.keys() - kernels:
             _refuse_unknown(primitive)
@@ -100,6 +102,13 @@ def _refuse_unknown(primitive: str) -> None:
     known = {*PROBLEMS, *sources.folders()}
     if primitive not in known:
         raise TypeError(f"kernel for {primitive!r}: {near(primitive, known)}no primitive of this name is known")
+
+
+def _refuse_unfinished(problem: type[Problem]) -> None:
+    """Raises TypeError for a primitive of which no problem could be made."""
+    missing = [f"{name}()" for name in sorted(problem.__abstractmethods__)]
+    if missing:
+        raise TypeError(f"{problem.__name__} has no {', '.join(missing)}, which every primitive has")
 
 
 def _take_back(defined: dict[Any, Any], before: set[Any]) -> None:

@@ -182,6 +182,7 @@ DOUBLE_GEMM = 'from primbench import kernel\n@kernel("gemm", "numpy")\ndef gemm(
 NO_BATCH = 'from primbench.problem.network import Network\nclass Own(Network, name="own"): ...\n'
 NO_METHODS = NO_BATCH.replace("...", "batch_size, module, predict, optimiser = 1, *[print] * 3")
 DOUBLE_MODEL = NO_METHODS.replace('"own"', '"mnist_cnn"').replace("* 3", "* 3; inputs = loss = flop = print")
+NOT_WHOLE = HALVE.replace("def bytes_moved", "def bytes")
 WRONG = [
     (None, "No such file or directory"),
     ("", "defines no primitive"),
@@ -196,6 +197,7 @@ WRONG = [
         HALVE.replace('"halve", "numpy"', '"halv", "numpy"'),
         "kernel for 'halv': did you mean halve? no prim",
     ),
+    (NOT_WHOLE, "Halve has no bytes_moved(), which every primitive has"),
     (DOUBLE_MODEL, "model 'mnist_cnn' is defined in primbench.suites.models.mnist and "),
 ]
 
