@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from primbench.dtypes import rounding
+from primbench.kernels.attention._cache import CACHED, by_heads, slots
 from primbench.problem import Reference
 from primbench.random import sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from primbench.kernels.attention._cache import Cache
     from primbench.problem import Array
 
 CHECKED_HEADS, CHECKED_ROWS = 4, 16  # heads of keys, of all sequences together; queries of each head
@@ -47,27 +49,58 @@ def reference_of(problem: Any, rng: np.random.Generator, inputs: tuple[Array, ..
     dS has the size of what is subtracted, P dP and P times the row's sum of O dO. In float16 many of them are below
     the smallest normal number, as of long rows, whose P is small: see ``rounding``. Sums are in float32.
     """
-    q, k, v, do = _operands(problem, inputs)
+    operands = _operands(problem, inputs)
     groups = sample(rng, problem.batch_size * problem.kv_heads, problem.kv_heads * problem.batch_size)
     if not is_full:
         groups = sample(rng, len(groups), CHECKED_HEADS)
-    rows = _rows(problem, rng, do, is_full=is_full)
-    found = [part for group in groups for part in _of_group(problem, int(group), rows, (q, k, v, do))]
+    rows = _rows(problem, rng, operands.do, is_full=is_full)
+    found = [part for group in groups for part in _of_group(problem, int(group), rows, operands)]
     places, expected, scale = (np.concatenate([each.ravel() for each in parts]) for parts in zip(*found, strict=True))
     if problem.has_gradients:
         return Reference(places, expected, scale)
-    return Reference(np.unravel_index(places, problem.query_shape), expected, scale)
+    return Reference(np.unravel_index(places, problem.output_shape), expected, scale)
 
 
-def _operands(problem: Any, inputs: tuple[Array, ...]) -> tuple[Array, Array, Array, Array | None]:
-    """Q, K, V and dO or None, as [batch, heads, sequence, elements], a cache with the new tokens in it."""
-    arrays = [array.swapaxes(1, 2) if problem.layout == "bshd" else array for array in inputs]
-    if len(arrays) == 5:
-        q, *new, k, v = arrays
-        old = problem.kv_len - problem.seq_len
-        k, v = (np.concatenate((cache[:, :, :old], each), axis=2) for cache, each in zip((k, v), new, strict=True))
-        return q, k, v, None
-    return arrays[0], arrays[1], arrays[2], arrays[3] if problem.has_gradients else None
+class _Operands(NamedTuple):
+    """Q and dO, or None, as [batch, heads, sequence, elements], and what gives float64 K and V of one head."""
+
+    q: Array
+    do: Array | None
+    keys: Callable[[int, int], tuple[Array, Array]]
+
+
+def _operands(problem: Any, inputs: tuple[Array, ...]) -> _Operands:
+    if problem.page_size:
+        return _of_pages(problem, problem.cached(inputs))
+    if problem.mode not in CACHED:
+        q, k, v, *rest = (by_heads(problem.layout, array) for array in inputs)
+        do = rest[0] if rest else None
+    else:
+        cache, do = problem.cached(tuple(by_heads(problem.layout, array) for array in inputs)), None
+        q, old = cache.q, problem.kv_len - problem.seq_len
+        k = np.concatenate((cache.k[:, :, :old], cache.new_k), axis=2)
+        v = k if cache.new_v is None else np.concatenate((cache.v[:, :, :old], cache.new_v), axis=2)
+
+    def keys(batch: int, head: int) -> tuple[Array, Array]:
+        return k[batch, head].astype(np.float64), v[batch, head, :, : problem.value_dim].astype(np.float64)
+
+    return _Operands(q, do, keys)
+
+
+def _of_pages(problem: Any, cache: Cache) -> _Operands:
+    def one(pages: Array, new: Array, batch: int, head: int) -> Array:
+        places = np.arange(cache.lengths[batch])[None]  # type: ignore[index]
+        own = slots(cache.table[batch, None], places, problem.page_size)[0]  # type: ignore[index]
+        found = pages[..., head, :].reshape(-1, problem.head_dim)[own]
+        found[-problem.seq_len :] = new[batch, :, head]
+        exact: Array = found.astype(np.float64)
+        return exact
+
+    def keys(batch: int, head: int) -> tuple[Array, Array]:
+        k = one(cache.k, cache.new_k, batch, head)
+        return k, k[:, : problem.value_dim] if cache.new_v is None else one(cache.v, cache.new_v, batch, head)
+
+    return _Operands(by_heads(problem.layout, cache.q), None, keys)
 
 
 def _rows(problem: Any, rng: np.random.Generator, do: Array | None, *, is_full: bool) -> Array:
@@ -78,27 +111,27 @@ def _rows(problem: Any, rng: np.random.Generator, do: Array | None, *, is_full: 
     return sample(rng, problem.seq_len, CHECKED_ROWS)
 
 
-def _of_group(problem: Any, group: int, rows: Array, operands: tuple[Any, ...]) -> Iterator[Sampled]:
+def _of_group(problem: Any, group: int, rows: Array, operands: _Operands) -> Iterator[Sampled]:
     """Of the heads that share keys: O where it is an output, then dQ of each head, and dK and dV of them together."""
-    q, k, v, do = operands
+    q, do, _ = operands
     batch, kv_head = divmod(group, problem.kv_heads)
     shared = problem.heads // problem.kv_heads
-    keys, values = k[batch, kv_head].astype(np.float64), v[batch, kv_head].astype(np.float64)
+    keys, values = operands.keys(batch, kv_head)
     of_k, of_v = [], []
     for head in range(kv_head * shared, (kv_head + 1) * shared):
         own = q[batch, head, rows].astype(np.float64)
         gradient = None if do is None else do[batch, head, rows].astype(np.float64)
         one = Head(own, keys, values, _softmax(problem, own, keys, rows), gradient)
-        places = _places(problem, batch, head, rows, of_keys=False)
         if problem.mode != "backward":
-            yield Sampled(places, *_output(problem, one))
+            yield Sampled(_places(problem.output_shape, problem, (batch, head), rows), *_output(problem, one))
         if do is not None:
             dq, dk, dv = _gradients(problem, one)
+            places = _places(problem.query_shape, problem, (batch, head), rows)
             yield Sampled(_start(problem, "dq") + places, *dq)
             of_k.append(dk)
             of_v.append(dv)
     if do is not None:
-        places = _places(problem, batch, kv_head, np.arange(problem.kv_len), of_keys=True)
+        places = _places(problem.key_shape, problem, (batch, kv_head), np.arange(problem.kv_len))
         for name, parts in (("dk", of_k), ("dv", of_v)):
             expected = np.sum([value for value, _ in parts], axis=0)
             errors = np.sqrt(np.sum([error**2 for _, error in parts], axis=0))
@@ -113,10 +146,10 @@ def _start(problem: Any, name: str) -> int:
     return first + {"dq": 0, "dk": of_q, "dv": of_q + of_k}[name]
 
 
-def _places(problem: Any, batch: int, head: int, rows: Array, *, of_keys: bool) -> Array:
-    """Where the elements of some rows lie in an array like Q or K: [rows, head_dim]."""
-    shape = problem.key_shape if of_keys else problem.query_shape
-    row, element = rows[:, None], np.arange(problem.head_dim)
+def _places(shape: tuple[int, ...], problem: Any, of: tuple[int, int], rows: Array) -> Array:
+    """Where the elements of some rows of a sequence and head lie in an array of this shape: [rows, elements]."""
+    batch, head = of
+    row, element = rows[:, None], np.arange(shape[-1])
     middle = (row, head) if problem.layout == "bshd" else (head, row)
     return np.ravel_multi_index((batch, *middle, element), shape)
 
@@ -130,8 +163,10 @@ def _rounding(problem: Any, size: Array) -> Array:
 def _softmax(problem: Any, q: Array, k: Array, rows: Array) -> Array:
     scores = q @ k.T / np.sqrt(problem.head_dim)
     if problem.causal:
-        last_seen = rows + problem.kv_len - problem.seq_len
-        scores[np.arange(problem.kv_len) > last_seen[:, None]] = -np.inf
+        key, last_seen = np.arange(len(k)), (rows + len(k) - problem.seq_len)[:, None]
+        scores[key > last_seen] = -np.inf
+        if problem.window:
+            scores[key <= last_seen - problem.window] = -np.inf
     p = np.exp(scores - scores.max(axis=1, keepdims=True))
     found: Array = p / p.sum(axis=1, keepdims=True)
     return found

@@ -7,8 +7,9 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
+from primbench.kernels.attention._cache import CACHED
 from primbench.kernels.attention._sdpa import BACKENDS, attention
-from primbench.kernels.attention.problem import CACHED, by_heads
+from primbench.kernels.attention._torch_cache import TorchCache
 from primbench.problem import Outputs, Step, described, kernel
 
 if TYPE_CHECKING:
@@ -94,24 +95,21 @@ def _step(backend: Any, problem: Attention, name: str, inputs: tuple[Any, ...]) 
 
 
 def _made(backend: Any, problem: Attention, name: str, inputs: tuple[Any, ...]) -> Step:
-    attend = attention(backend, problem, name, inputs)
     if problem.mode in CACHED:
-        return _with_cache(problem, attend, inputs)
+        return _with_cache(backend, problem, name, inputs)
+    attend = attention(backend, problem, name, inputs[:3])
     if not problem.has_gradients:
         return lambda: attend(*inputs)
     return _with_gradients(backend, problem, attend, inputs)
 
 
-def _with_cache(problem: Attention, attend: Callable[[Any, Any, Any], Any], inputs: tuple[Any, ...]) -> Step:
-    q, new_k, new_v, k, v = inputs
-    old = problem.kv_len - problem.seq_len
-    end_of_k, end_of_v = (by_heads(problem.layout, cache)[:, :, old:] for cache in (k, v))
-    new_k, new_v = (by_heads(problem.layout, new) for new in (new_k, new_v))
+def _with_cache(backend: Any, problem: Attention, name: str, inputs: tuple[Any, ...]) -> Step:
+    cache = TorchCache(backend, problem, inputs)
+    attend = attention(backend, problem, name, (cache.q, *cache.read()), cache.lengths)
 
     def step() -> Any:
-        end_of_k.copy_(new_k)
-        end_of_v.copy_(new_v)
-        return attend(q, k, v)
+        cache.write()
+        return attend(cache.q, *cache.read())
 
     return step
 
