@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from primbench.results.step_sums import Explained
 
 MUCH = 0.1  # of a step
+LONGER = 0.5  # of a step, by which parts alone exceed it: they ran otherwise than in the step
 
 StepPart = Literal[
     "kernels", "collectives", "copies", "operators", "launches", "waits", "data", "queue", "python", "unexplained"
@@ -151,7 +152,23 @@ def _bounds(title: str, explained: Explained, *, is_alone: bool) -> str:
 
 def is_told(explained: Explained) -> bool:
     """Whether so much of it was measured, and so little of that disturbed, that it is known what bounds it."""
-    return explained.disturbed_s <= MUCH * explained.known_s and bool(explained.step_s) and _is_certain(explained)
+    is_quiet = explained.disturbed_s <= MUCH * explained.known_s
+    return is_quiet and bool(explained.step_s) and not _are_slower(explained) and _is_certain(explained)
+
+
+def _are_slower(explained: Explained) -> bool:
+    """Whether parts take so much longer alone than the step that they do not tell what bounds it: half of the step
+    and more, or what else is known to be in it leaves them less than that.
+    """
+    rest_s, step_s, timed = explained.rest_s, explained.step_s, explained.timed
+    if rest_s is None or not step_s or rest_s >= -MUCH * step_s:
+        return False
+    if rest_s < -LONGER * step_s or timed is None or Device.parse(explained.device).is_gpu:
+        return rest_s < -LONGER * step_s
+    known: dict[StepPart, float] = {
+        "python": timed.between_s or 0.0, "data": timed.waits_s, "queue": timed.queues_s or 0.0,
+    }  # fmt: skip
+    return bounding({**known, "operators": step_s - sum(known.values())}, on_gpu=False) != "operators"
 
 
 def _left(explained: Explained) -> str:
@@ -159,7 +176,9 @@ def _left(explained: Explained) -> str:
     rest = explained.unexplained_fraction
     if rest is None:
         return f" {_unmeasured(explained)}."
-    return f" {format_percent(rest)} is unexplained." if abs(rest) > MUCH else ""
+    if rest < -MUCH:
+        return f" Measured alone, its parts take {format_percent(-rest)} more than the step."
+    return f" {format_percent(rest)} is unexplained." if rest > MUCH else ""
 
 
 def _is_certain(explained: Explained) -> bool:
@@ -201,9 +220,26 @@ def _most(explained: Explained) -> str:
         return f"too busy to tell, as something disturbed calls of {format_time(explained.disturbed_s)} of its parts"
     if not explained.rows or not explained.step_s:
         return "its time is not known"
+    if _are_slower(explained):
+        return _slower(explained, explained.step_s)
     largest = max(explained.rows, key=lambda row: row.seconds or 0.0)
     share = format_percent((largest.seconds or 0.0) / explained.step_s)
     return f"{largest.name} takes {share} of {format_time(explained.step_s)}, {_unmeasured(explained)}"
+
+
+def _slower(explained: Explained, step_s: float) -> str:
+    """Of parts that take longer than the step."""
+    alone_s = format_time(step_s - (explained.rest_s or 0.0))
+    longer = f"measured alone, its parts take {alone_s}, and the step took {format_time(step_s)}"
+    ways = (
+        "quiet the machine"
+        if Device.parse(explained.device).is_gpu
+        else "ask for fewer --threads, or quiet the machine"
+    )
+    return (
+        f"{longer}: they ran slower than in the step, and do not tell what bounds it; {ways}, or set a trace of the "
+        "script beside it, as primbench explain STEP.toml TRACE.json"
+    )
 
 
 def _unmeasured(explained: Explained) -> str:

@@ -103,6 +103,8 @@ class TraceFile:
     world_size: int | None = None
     gpu: str = ""
     """Its name; "" where the trace has none."""
+    backwards: int = 0
+    """Events that end before they begin, which are none of the above."""
     unseen: int = 0
     """Calls of a driver, of a trace that has nothing of what they started."""
 
@@ -110,12 +112,16 @@ class TraceFile:
 def read(path: str) -> TraceFile:
     """Times in it count from its first event. Raises FileError for what is no such trace."""
     events, ranks, gpus = _decoded(path, _text(path))
-    whole = _relative([event for event in events if event.ph == "X" and event.cat])
+    timed = [event for event in events if event.ph == "X" and event.cat]
+    whole = _relative(timed)
     calls = [call for event in whole if (call := _call(event)) is not None]
     on_gpu = _on_gpu(whole)
     if not any(event.dur > 0 for event in whole) or not (calls or on_gpu):
         raise FileError(f"{path}: nothing in it took any time: record activities=[CPU, CUDA] with torch.profiler")
-    return TraceFile(path, on_gpu, calls, _steps(whole), ranks.rank, ranks.world_size, **_of_gpu(gpus, whole, on_gpu))
+    return TraceFile(
+        path, on_gpu, calls, _steps(whole), ranks.rank, ranks.world_size, backwards=len(timed) - len(whole),
+        **_of_gpu(gpus, whole, on_gpu),
+    )  # fmt: skip
 
 
 def _of_gpu(gpus: Sequence[_Gpu], events: Sequence[_Event], on_gpu: Sequence[OnGpu]) -> dict[str, Any]:
@@ -123,8 +129,11 @@ def _of_gpu(gpus: Sequence[_Gpu], events: Sequence[_Event], on_gpu: Sequence[OnG
     return {"gpu": gpus[0].name if gpus else ""} if on_gpu else {"unseen": len(_launches(events))}
 
 
-def _relative(events: list[_Event]) -> list[_Event]:
-    """The same from the first one's begin on: microseconds since 1970 leave a float no nanoseconds."""
+def _relative(timed: Sequence[_Event]) -> list[_Event]:
+    """Those that end after they begin, from the first one's begin on: microseconds since 1970 leave a float no
+    nanoseconds.
+    """
+    events = [event for event in timed if event.dur >= 0]
     first = min((event.ts for event in events), default=0.0)
     for event in events:
         event.ts = event.ts - first

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from primbench.measurement import Measurement, Samples, Trace
 from primbench.measurement.readings import HostReading
 from primbench.report import explained as words
-from primbench.report.step_bound import answer
+from primbench.report.step_bound import answer, is_told
 from primbench.results.record import Record
 from primbench.results.step_parts import IN_STEP, OTHERS, timed
 from primbench.results.step_sums import LAUNCHES, LOADING, NOT_MEASURED, PYTHON, QUEUING, UNEXPLAINED, explained
@@ -274,6 +274,26 @@ def test_what_cannot_be_called_again_counts_as_long_as_it_took_in_the_step() -> 
     assert found is not None
     assert {"sort: nested": 1} == found.unmeasured
     assert found.unexplained_fraction is None
+
+
+def test_parts_that_take_longer_than_the_step_do_not_tell_what_bounds_it() -> None:
+    """Of a step of 1 ms, of which 0.6 ms pass in Python where that is known."""
+    python = Captured(step="a step", times_s=[1e-3] * 6, inside_s=[0.4e-3] * 5)
+    unknown = replace(python, inside_s=[])
+    for captured, each_s, said in (
+        (
+            unknown,
+            1.2e-3,
+            "Measured alone, its parts take 20.0% more than the step.",
+        ),
+        (python, 1.2e-3, "measured alone, its parts take 1.20 ms, and the step took 1.00 ms: they ran slower"),
+        (unknown, 8e-3, "ask for fewer --threads, or quiet the machine"),
+    ):
+        parts = [record("gemm", 1, Measurement(batch_s=samples(each_s)), "cpu")]
+        found = explained(parts, timed(captured), captured=captured)
+        assert found is not None
+        assert said in answer([("A", found)])
+        assert is_told(found) == ("bound this step" in answer([("A", found)]))
 
 
 def test_without_a_whole_or_with_parts_that_failed() -> None:

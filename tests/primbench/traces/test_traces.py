@@ -184,6 +184,16 @@ def test_a_trace_without_steps_is_told_as_a_whole(tmp_path: Path) -> None:
     assert (True, {"kernels": 50.0, "copies": 50.0}) == (bound.is_whole, parts_us(bound))
 
 
+def test_what_ends_before_it_begins_is_left_out_and_said(invoke: Invoke, tmp_path: Path) -> None:
+    events = [event("cpu_op", "aten::mm", 0, 40), event("cpu_op", "aten::add", 90, -50)]
+    path = written(tmp_path, events)
+    assert [("aten::mm", 1)] == [(each.name, each.calls) for each in bound_of(read(path)).largest]
+    printed = " ".join(invoke("explain", path).stdout.split())
+    assert "1 events of the trace end before they begin, and are left out" in printed
+    with pytest.raises(FileError, match="nothing in it took any time"):
+        read(written(tmp_path, events[1:]))
+
+
 def test_what_a_trace_has_not_of_a_device_is_said(invoke: Invoke, tmp_path: Path) -> None:
     calls = [event("mtia_runtime", "launch", n, 5, correlation=n) for n in range(3)]
     done = invoke("explain", written(tmp_path, [*calls, event("cpu_op", "aten::mm", 0, 50)]))
