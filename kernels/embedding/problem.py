@@ -29,6 +29,7 @@ class Embedding(Problem, name="embedding"):
     """
 
     example_sizes = ((96, 50, 32), (133, 20, 19), (1, 1, 1))
+    tokens_field = "tokens"
 
     tokens: int = size("rows that are taken")
     num_embeddings: int = size("rows of the table")

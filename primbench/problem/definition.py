@@ -80,6 +80,8 @@ class Problem(ABC):
     """Whether a GPU can take part; where it cannot, a run that names no device is on the CPU."""
     sees_gpus: ClassVar[bool] = False
     """Whether processes that it starts may use GPUs, so that containers are handed them though the case is a CPU's."""
+    tokens_field: ClassVar[str | None] = None
+    """The field that says how many tokens a step takes in that makes such a call; None where none does."""
     before: ClassVar[Mapping[str, Callable[[Device], Value]]] = MappingProxyType({})
     """Field -> what was so of a case on a device before there was that field, for results that were kept then."""
     work: ClassVar[Work] = "kernel"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
+from primbench.compare.criteria import problem_of
 from primbench.devices import Device
 from primbench.doctor.cause import listed
 from primbench.report.columns import PLACEMENT
@@ -15,6 +16,7 @@ from primbench.report.document import Document, Note, Section, Table
 from primbench.report.step_bound import MUCH, answer
 from primbench.results.step_parts import part_of
 from primbench.results.step_sums import LAUNCHES, PYTHON, STEP, UNEXPLAINED, totals
+from primbench.spec.captured import PARTS
 from primbench.units import UNKNOWN, format_percent, format_time
 
 if TYPE_CHECKING:
@@ -34,6 +36,11 @@ WHAT = {
 TIMES = {"device": "device time", "busy": "kernels' time", "host": "host time", "step": "own time"}
 ON_CPU = "counts x times of a call, beside the step's time"
 AT_LEAST, AT_MOST = ">= ", "<= "
+TOTALS = "counts x times of a call"
+MOST_TOKENS = (
+    "tokens/s: the tokens of a step over the time of its calls, as if one followed the other at once and nothing else "
+    "was to be done: a program does not get further with the same calls"
+)
 BAR = 40
 MOST_OTHERS = 6
 
@@ -218,11 +225,26 @@ def step_totals(records: Sequence[Record]) -> list[Table]:
     for place, several in places(records).items():
         for name, found in totals(several).items():
             where = " ".join(filter(None, [name, place]))
-            rows.append([where, str(found.calls), *_sums(found), _shares(found)])
+            rate = _most_tokens(several, name, found)
+            rows.append([where, str(found.calls), *_sums(found), rate, _shares(found)])
             unmeasured = found.unmeasured.items()
             notes += [Note(f"{where}: {count} calls not measured: {reason}") for reason, count in unmeasured]
-    columns = ["set", "calls", "time", "enqueue", "by primitive"]
-    return [Table.of_rows("a step", columns, rows, notes, how="counts x times of a call")] if rows else []
+    columns = ["set", "calls", "time", "enqueue", "tokens/s", "by primitive"]
+    if any(row[4] for row in rows):
+        notes = [Note(MOST_TOKENS), *notes]
+    else:  # as of a network of images
+        columns, rows = [each for each in columns if each != "tokens/s"], [[*row[:4], row[5]] for row in rows]
+    formats = {"tokens/s": lambda rate: f"{AT_MOST}{float(f'{rate:.3g}'):,g}"}
+    return [Table.of_rows("a step", columns, rows, notes, how=TOTALS, formats=formats)] if rows else []
+
+
+def _most_tokens(records: Sequence[Record], name: str, found: Explained) -> float | None:
+    """Tokens a second that the step takes in at most: its calls' own time, with nothing in between, on their device."""
+    fields = [(each.case, problem_of(each.case.primitive).tokens_field) for each in records]
+    tokens = [case.parameters[field] for case, field in fields if field and case.labels.get("set") == name]
+    computing = found.numbers[0].parts_s
+    counted = [each for each in tokens if isinstance(each, int)]
+    return max(counted) / computing if counted and computing and name != PARTS else None
 
 
 def places(records: Sequence[Record]) -> dict[str, list[Record]]:

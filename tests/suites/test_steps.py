@@ -9,6 +9,7 @@ import primbench.suites as suites
 LLAMA_8B = 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336) + 4096 * 128256
 LLAMA_70B = 80 * (2 * 8192 * 8192 + 2 * 8192 * 1024 + 3 * 8192 * 28672) + 8192 * 128256
 MIXTRAL_OF_A_TOKEN = 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 4096 * 8 + 2 * 3 * 4096 * 14336) + 4096 * 32000
+QWEN_8B = 36 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 12288) + 4096 * 151936  # of 8.2 billion, with the table
 BERT = 12 * (4 * 768 * 768 + 2 * 768 * 3072)
 DIT = 28 * (4 * 1152 * 1152 + 8 * 1152 * 1152)
 PRODUCTS = ("gemm", "grouped_gemm", "batched_gemm", "conv")
@@ -28,6 +29,8 @@ def flop(name: str, set_name: str) -> int:
         ("llama3-8b", "decode", 2 * LLAMA_8B * 64, 1e-9),
         ("llama3-70b", "training", 6 * LLAMA_70B * 8192 / 8, 1e-9),
         ("mixtral-8x7b", "training", 6 * MIXTRAL_OF_A_TOKEN * 4096, 1e-9),
+        ("qwen3-8b", "decode", 2 * QWEN_8B * 64, 1e-9),
+        ("qwen3-8b", "prefill", 2 * ((QWEN_8B - 4096 * 151936) * 2048 + 4096 * 151936), 1e-9),
         ("bert-base", "inference", 2 * BERT * 128, 1e-2),  # and the pooler
         ("dit-xl-2", "inference", 2 * DIT * 16 * 256, 1e-2),  # and what is done once an image
         ("resnet-50", "inference", 2 * 4.09e9, 1e-2),  # multiply-adds as torchvision has them
@@ -39,6 +42,6 @@ def test_products_come_to_what_the_weights_do(name: str, set_name: str, expected
 
 
 def test_every_entry_says_where_it_is_in_a_step() -> None:
-    for name in ("llama3-8b", "llama3-70b", "mixtral-8x7b", "dit-xl-2", "bert-base", "resnet-50"):
+    for name in ("llama3-8b", "llama3-70b", "mixtral-8x7b", "qwen3-8b", "dit-xl-2", "bert-base", "resnet-50"):
         for entry in suites.read(name):
             assert {"set", "phase", "label", "count"} <= entry.labels.keys(), entry

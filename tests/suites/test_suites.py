@@ -294,7 +294,7 @@ def test_any_name_is_a_suite_or_refused_in_one_line(name: str) -> None:
 
 
 def test_every_shipped_suite_loads_and_has_a_title() -> None:
-    steps = ["bert-base", "dit-xl-2", "llama3-70b", "llama3-8b", "mixtral-8x7b", "resnet-50"]
+    steps = ["bert-base", "dit-xl-2", "llama3-70b", "llama3-8b", "mixtral-8x7b", "qwen3-8b", "resnet-50"]
     expected = [
         "small",
         "medium",

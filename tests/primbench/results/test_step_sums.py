@@ -346,3 +346,19 @@ def test_without_a_whole_or_with_parts_that_failed() -> None:
     found = explained([parts[1], record("model", 0, Measurement(batch_s=samples(1e-3)), "cpu")])
     assert found is not None
     assert (None, None, 1e-3) == (found.numbers[0].parts_s, found.numbers[0].ratio, found.step_s)
+
+
+def test_a_step_takes_in_no_more_tokens_than_its_calls_have_time_for() -> None:
+    """64 tokens whose calls take 2 ms on the GPU, and more to be launched, which a graph would not."""
+    step = [
+        record("embedding", 1, on_gpu(1e-3, 1e-3), tokens=64, num_embeddings=100, embedding_dim=8),
+        record("gemm", 10, on_gpu(1e-3, 1e-4), m=1, n=1, k=1),
+    ]
+    decode = [replace(each, case=replace(each.case, labels=each.case.labels | {"set": "decode"})) for each in step]
+    (table,) = words.step_totals(decode)
+    (rate,) = (column.cells() for column in table.columns if column.heading == "tokens/s")
+    assert ["<= 32,000"] == rate
+    assert "tokens/s: the tokens of a step over" in table.notes[0].words
+    for no_tokens in (step, decode[1:]):  # a captured step, whose rows are looked up for whatever reason
+        (table,) = words.step_totals(no_tokens)
+        assert "tokens/s" not in [column.heading for column in table.columns]
