@@ -58,7 +58,7 @@ def test_its_help_has_its_fields_and_its_text(tree: Path) -> None:
     found = python(tree, "-m", "primbench", "scale", "--help").stdout
     assert "y[n] = 2 x[n]." in found
     assert re.search(r"-n N +elements\.", found)
-    assert re.search(r"scale +y\[n\] = 2 x\[n\]\.", python(tree, "-m", "primbench", "--help").stdout)
+    assert re.search(r", scale,?\s", python(tree, "-m", "primbench", "--help").stdout)
 
 
 def test_it_is_in_the_list(tree: Path) -> None:

@@ -120,7 +120,7 @@ def test_unknown_sizes_name_those_there_are(name: str, refusal: Callable[..., st
 
 def test_help_shows_every_field_and_its_default(invoke: Callable[..., Result]) -> None:
     for name, problem in primitives().items():
-        shown = " ".join(invoke(name, "--help").stdout.split())
+        shown = " ".join(invoke(name, "--help-all").stdout.split())
         for field in fields_of(problem):
             if "names" in field.metadata:
                 assert shown.startswith(f"Usage: primbench {name} [OPTIONS] [NAME]... ")
@@ -136,12 +136,12 @@ def test_help_shows_every_field_and_its_default(invoke: Callable[..., Result]) -
 
 
 def test_help_says_once_that_every_combination_is_run(invoke: Callable[..., Result]) -> None:
-    shown = " ".join(invoke("conv", "--help").stdout.split())
+    shown = " ".join(invoke("conv", "--help-all").stdout.split())
     assert 1 == shown.count("or a whole number as a sweep, MIN:MAX:FACTOR: every combination is run.")
 
 
 def test_help_shows_the_default_of_a_flag_as_it_is_written(invoke: Callable[..., Result]) -> None:
-    shown = " ".join(invoke("allreduce", "--help").stdout.split())
+    shown = " ".join(invoke("allreduce", "--help-all").stdout.split())
     assert re.search(r"--in-place / --no-in-place [^[]*\[default: in- ?place\]", shown)
 
 
