@@ -11,7 +11,8 @@ RANK = 100
 def command() -> None:
     """List the runtimes that an arm of a study may name, which of them work here, and what each can set.
 
-    A container that does nothing is started by each that is installed. No other machine is asked: none is named.
+    A container that does nothing is started by each that is installed, and no virtual machine, which takes seconds to
+    boot. No other machine is asked: none is named.
 
     \b
     An arm in words: host, podman, docker:cpus=2,seccomp=unconfined,

@@ -196,4 +196,5 @@ RUNTIME = Runtime(
         ),
     ),
     is_sandbox=True,
+    boots=True,
 )

@@ -104,6 +104,8 @@ class Runtime(NamedTuple):
     """How others put its containers together; None where they cannot."""
     is_sandbox: bool = False
     """Whether another kernel than this machine's answers in it, so that it stands in for no container."""
+    boots: bool = False
+    """Whether it starts a machine, which takes many seconds: nobody is to start one only to see whether it goes."""
     is_engine: bool = False
     """Whether it has the options of `docker run`."""
     reaches: frozenset[str] = frozenset()

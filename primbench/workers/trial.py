@@ -25,6 +25,7 @@ from primbench.workers.protocol import Refusal
 STARTS_WITHIN_S = 20.0
 NEEDS_A_MACHINE = "to a machine that is named: none was connected to"
 NEEDS_AN_IMAGE = "with an image of its own: none was started"
+NOT_BOOTED = "nothing that it needs is lacking: none was booted"
 
 
 def works_here(name: str) -> tuple[str, str]:
@@ -35,7 +36,8 @@ def works_here(name: str) -> tuple[str, str]:
         return f"no: {reason}", version
     if runtime.reached_by is not None:
         return f"yes, {NEEDS_A_MACHINE}", version
-    return f"yes, {NEEDS_AN_IMAGE}" if runtime.needs_image else "yes", version
+    untried = NOT_BOOTED if runtime.boots else NEEDS_AN_IMAGE if runtime.needs_image else None
+    return f"yes, {untried}" if untried else "yes", version
 
 
 def why_not(name: str) -> tuple[str | None, str]:
@@ -48,9 +50,9 @@ def why_not(name: str) -> tuple[str | None, str]:
 
 
 def starts_host_root(name: str) -> bool:
-    """Whether it starts containers on this machine, of the machine's own root."""
+    """Whether it starts containers on this machine, of the machine's own root, in no time to speak of."""
     runtime = known()[name]
-    return name != "host" and runtime.reached_by is None and not runtime.needs_image
+    return name != "host" and runtime.reached_by is None and not (runtime.needs_image or runtime.boots)
 
 
 def refused(arm: Arm, within_s: float = STARTS_WITHIN_S) -> str | None:

@@ -20,6 +20,7 @@ from primbench.runtimes.k8s import pod
 from primbench.runtimes.refusals import refusal
 from primbench.runtimes.table import check, known, launch
 from primbench.spec.arm import format_arm, parse_arm
+from primbench.workers import trial
 from primbench.workers.trial import why_not
 
 RELEASE = "6.1.0-56-amd64"
@@ -63,6 +64,13 @@ def test_what_is_not_installed_is_told(name: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", "/nowhere")
     program = {"qemu": qemu.PROGRAM}.get(name, name)
     assert (f"{program} is not installed", "") == why_not(name)
+
+
+def test_no_machine_is_booted_only_to_see_whether_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = known()["qemu"]._replace(found=lambda: (None, "7.2"))
+    monkeypatch.setattr(trial, "known", lambda: {"qemu": found})
+    monkeypatch.setattr(trial, "refused", lambda arm: pytest.fail(f"{arm.name} was started"))
+    assert (f"yes, {trial.NOT_BOOTED}", "7.2") == trial.works_here("qemu")
 
 
 @pytest.mark.parametrize(
