@@ -77,4 +77,9 @@ def prepared(name: str, mode: str, batch_size: int, device: str, files: Sequence
 if __name__ == "__main__":
     import sys
 
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except Exception as error:  # whatever a model of the user's own raises
+        from primbench.timing.raised import one_line
+
+        sys.exit(one_line(error))

@@ -129,13 +129,14 @@ def _answered(found: CapturedStep | PrimbenchError) -> Answer:
 def _of_model(request: CaptureRequest) -> CapturedStep | PrimbenchError:
     from primbench.decompose.model import captured
     from primbench.registry import build
+    from primbench.timing.raised import one_line
 
     try:
         return captured(build(request.primitive, request.model), request.device)
     except PrimbenchError as error:
         return error
     except Exception as error:  # of a network of the user's own
-        return PrimbenchError(f"model {request.model['network']}: {type(error).__name__}: {error}")
+        return PrimbenchError(f"model {request.model['network']}: {one_line(error)}")
 
 
 if __name__ == "__main__":

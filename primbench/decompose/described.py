@@ -67,7 +67,9 @@ def _out_of_place(func: Any) -> Any:
     if torch.Tag.inplace_view not in func.tags:
         return func
     name = func._schema.name.partition("::")[2].removesuffix("_")  # noqa: SLF001
-    return getattr(getattr(torch.ops.aten, name, None), func._overloadname, func)  # noqa: SLF001
+    views = getattr(torch.ops.aten, name, None)
+    only = views.overloads()[0] if views and len(views.overloads()) == 1 else ""  # transpose_ is transpose.int
+    return getattr(views, only or func._overloadname, func)  # noqa: SLF001
 
 
 def _is_host_only(func: Any, tensors: list[Any]) -> bool:

@@ -7,8 +7,8 @@ import queue
 import threading
 from typing import TYPE_CHECKING
 
+from primbench.timing.raised import one_line
 from primbench.timing.turns import InTurn
-from primbench.workers.calling import one_line
 from primbench.workers.process import WorkerGone
 from primbench.workers.protocol import Go, Outcome, Task, TurnOver
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from primbench.spec.captured import Captured
 
 STEP = "the step"
+ROUNDING = 1e-9  # of a step, which sums of numbers are out by
 LAUNCHES, PYTHON, LOADING, QUEUING, NOT_MEASURED, UNEXPLAINED = (
     "launches", "Python and autograd", "data loader", "waiting for a CPU", "not measured", "unexplained",
 )  # fmt: skip
@@ -124,7 +125,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
         """What is left of the step: unexplained, or taken by what was not measured."""
         if self.step_s is None:
             return None
-        return self.step_s - sum(row.seconds or 0.0 for row in self.rows if row.name != UNEXPLAINED)
+        rest_s = self.step_s - sum(row.seconds or 0.0 for row in self.rows if row.name != UNEXPLAINED)
+        return rest_s if abs(rest_s) > ROUNDING * self.step_s else 0.0
 
     @property
     def unexplained_fraction(self) -> float | None:

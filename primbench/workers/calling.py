@@ -7,13 +7,12 @@ import time
 import traceback
 from typing import TYPE_CHECKING, BinaryIO
 
-from primbench.errors import PrimbenchError
 from primbench.registry import build, setup_of
 from primbench.spec.method import Method
-from primbench.system.said import in_short
 from primbench.timing.calls import CallLoop
 from primbench.timing.feasibility import check_memory
 from primbench.timing.inputs import first_calls, set_up
+from primbench.timing.raised import one_line
 from primbench.workers.protocol import Called, Outcome
 
 if TYPE_CHECKING:
@@ -69,12 +68,3 @@ def _prepared(backend: Backend, neighbour: Neighbour) -> CallLoop:
     steps, _ = set_up(backend, problem, problem.inputs(np.random.default_rng(method.seed)), method, kernel)
     first_calls(backend, steps)
     return CallLoop(steps)
-
-
-def one_line(error: Exception) -> str:
-    """Its kind first, but where that is the base of ours and says nothing; of a very long line both ends."""
-    lines = [in_short(line) for line in str(error).strip().splitlines()[:1]]
-    name = type(error).__name__
-    if lines and type(error) is PrimbenchError:
-        return lines[0]
-    return f"{name}: {lines[0]}" if lines and lines[0] not in name else name

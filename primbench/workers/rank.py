@@ -23,7 +23,7 @@ from primbench.distributed.group import Group, Refused
 from primbench.errors import BackendUnavailable, VerificationError
 from primbench.system.refused_calls import refused_calls_named
 from primbench.timing.case import measure_on
-from primbench.workers.calling import one_line
+from primbench.timing.raised import one_line
 from primbench.workers.meeting import come_together
 from primbench.workers.protocol import Enlist, Prepare, Task
 from primbench.workers.worker import begin, die_with_parent, own_streams, prepared, turns_of

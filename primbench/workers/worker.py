@@ -44,10 +44,11 @@ from primbench.system.refused_calls import refused_calls_named
 from primbench.timing.case import measure_on
 from primbench.timing.collective import LockstepInTurn
 from primbench.timing.inputs import made_together
+from primbench.timing.raised import one_line
 from primbench.timing.trace import trace_on
 from primbench.timing.turns import InTurn
 from primbench.workers import protocol
-from primbench.workers.calling import call_until_told, one_line
+from primbench.workers.calling import call_until_told
 from primbench.workers.meeting import come_together, enlist, refused_by
 from primbench.workers.protocol import Go, Outcome, Prepare, Prepared, Ready, Refusal, Sampled, Start, Task, TurnOver
 

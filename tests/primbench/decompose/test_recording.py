@@ -84,10 +84,11 @@ def test_where_groups_begin_views_in_place_and_masks_are_called_again_alike() ->
     with primbench.capture() as step:
         torch.nn.functional.embedding_bag(rows, table, offsets)
         table[:1].squeeze_(0)
+        table[:].transpose_(0, 1)
         table[torch.arange(9) % 3 == 0] = table[:3].clone()
     calls = {call.name: call for call in step.calls}
     assert ":0..597~200<" == calls["_embedding_bag_forward_only"].tensor(2).values
-    for name in ("_embedding_bag_forward_only", "squeeze", "index_put_"):
+    for name in ("_embedding_bag_forward_only", "squeeze", "transpose", "index_put_"):
         (case,) = cases(calls[name], step.settings)
         found = primbench.measure(build(case.primitive, case.fields), "torch", "cpu", method=Method(dry_run=True))
         assert found.verified or case.fields.get("host_only"), found.missing

@@ -25,9 +25,9 @@ from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
 from primbench.system.said import FULL_BYTES, Lines, shorten, written
+from primbench.timing.raised import one_line
 from primbench.workers import process
 from primbench.workers.asking import ask_a_worker
-from primbench.workers.calling import one_line
 from primbench.workers.checked import CheckedOutputs
 from primbench.workers.process import WorkerGone, WorkerProcess
 from primbench.workers.protocol import Prepared, Start

@@ -16,8 +16,8 @@ from primbench.errors import BackendUnavailable, PrimbenchError, VerificationErr
 from primbench.spec.case import Case
 from primbench.spec.method import Method
 from primbench.spec.placement import Placement
+from primbench.timing.raised import one_line
 from primbench.workers import protocol, worker
-from primbench.workers.calling import one_line
 from primbench.workers.protocol import Outcome, Prepare, Ready, Refusal, Start, Task
 
 START = Start(backend="numpy", device="cpu")
