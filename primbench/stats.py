@@ -86,7 +86,7 @@ class LogRatio(NamedTuple):
         """Confidence interval of the ratio, (low, high); None for a single value."""
         if self.error is None or self.freedom is None:
             return None
-        half_width = _t_point(self.freedom, (1 + confidence) / 2) * self.error
+        half_width = t_point(self.freedom, (1 + confidence) / 2) * self.error
         return exponential(self.log - half_width), exponential(self.log + half_width)
 
     def p(self) -> float | None:
@@ -122,7 +122,7 @@ class LogRatio(NamedTuple):
         """
         if self.error is None or self.freedom is None:
             return None
-        return exponential((_t_point(self.freedom, 0.975) + _t_point(self.freedom, 0.8)) * self.error)
+        return exponential((t_point(self.freedom, 0.975) + t_point(self.freedom, 0.8)) * self.error)
 
 
 def exponential(log: float) -> float:
@@ -139,7 +139,8 @@ def _special() -> ModuleType:
 
 
 @functools.lru_cache(maxsize=1000)
-def _t_point(freedom: float, q: float) -> float:
+def t_point(freedom: float, q: float) -> float:
+    """The q-quantile of Student's t; degrees of freedom may be infinite."""
     return float(_special().stdtrit(freedom, q))
 
 
@@ -209,7 +210,7 @@ def mean_interval(
     if variance is None:
         return None
     error = math.sqrt((variance + more_variance) / len(values))
-    half_width = _t_point(len(values) - 1, (1 + confidence) / 2) * error
+    half_width = t_point(len(values) - 1, (1 + confidence) / 2) * error
     return mean - half_width, mean + half_width
 
 

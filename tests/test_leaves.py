@@ -27,6 +27,7 @@ LEAVES = {
         "primbench/cli/capture.py",
         "primbench/cli/explain.py",
     ),
+    "bound": ("primbench/doses", "primbench/kernels/replay", "primbench/cli/bound.py"),
     "history": ("primbench/history", "primbench/cli/history.py"),
     "fleet": (
         "primbench/fleet",

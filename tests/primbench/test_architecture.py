@@ -33,7 +33,7 @@ compare
 causes
 experiments baselines
 report
-watching fleet decompose traces history
+watching fleet decompose doses traces history
 cli pytesting
 """
 LINE = {package: number for number, line in enumerate(ORDER.splitlines()) for package in line.split()}

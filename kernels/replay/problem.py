@@ -1,0 +1,110 @@
+"""Replay: the calls of a captured step, made again."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from primbench.kernels.replay._calls import Calls
+from primbench.kernels.replay._calls import Part as Part
+from primbench.kernels.replay._calls import decoded as decoded
+from primbench.kernels.replay._calls import encoded as encoded
+from primbench.problem import Problem, Reference, option
+from primbench.registry import build
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from primbench.problem import Array, Value
+
+DELAYS_NS = (0, 1000, 2000, 4000)
+"""How much later each call of a step begins, of which a dosed one is timed with each."""
+
+
+def delayed(delay_ns: int) -> str:
+    """The name of the step's time with such a delay before each call, in ``Measurement.others``."""
+    return f"delayed_{delay_ns}ns_s"
+
+
+class OtherWork(NamedTuple):
+    """What is measured in a place, or done beside a step, by which its harm is told."""
+
+    primitive: str
+    fields: Mapping[str, Value]
+    """Of its problem."""
+    backend: str | None
+    """None is the step's."""
+    on_cpu: bool = True
+    """Whether it is a CPU's, whatever the step is on; else on the step's device."""
+
+
+CALL = OtherWork("launch", {}, None, on_cpu=False)
+"""A call of an operator that has next to nothing to do."""
+PRODUCT = OtherWork("gemm", {"m": 512, "n": 512, "k": 512}, None)
+"""Keeps all threads busy, from the caches."""
+MEMORY_COPY = OtherWork("memcpy", {"bytes": 2**26, "direction": "h2h"}, "numpy")
+"""By one thread, of more than caches hold."""
+SYSTEM_CALL = OtherWork("launch", {"call": "getppid"}, "numpy")
+"""Keeps one CPU busy, and moves next to nothing."""
+COPY_TO_GPU = OtherWork("memcpy", {"bytes": 2**26, "direction": "h2d"}, None, on_cpu=False)
+PRODUCT_ON_GPU = OtherWork("gemm", {"m": 4096, "n": 4096, "k": 4096, "dtype": "bfloat16"}, None, on_cpu=False)
+"""Keeps all multiprocessors busy."""
+
+
+@dataclass(frozen=True)
+class Replay(Problem, name="replay"):
+    """All calls of operators of a captured step, one after the other, on tensors of the same shapes.
+
+    `primbench bound` makes such cases of STEP.toml. Between the calls is a loop of Python, and not what the script did
+    there. Each distinct call has one set of inputs, however often a step makes it. Calls that the backend does not have
+    on the device are left out, and counted.
+
+    With --dosed the step is timed with a busy wait of 0, 1, 2 and 4 us before each call, too, in turn; on a GPU before
+    each call that launches something.
+    """
+
+    calls: str = option("", "the step's calls, as `primbench bound` writes them")
+    dosed: bool = option(False, "time it with a delay before each call, too")
+
+    work = "kernel"
+    margin = 0.05
+    set_up_s = (1.0, 2.0)
+    example_sizes = ((),)  # nothing has a size
+    example_fields = MappingProxyType({"calls": encoded([Part("elementwise", {"elements": 4096})], [0, 0])})
+
+    def settle(self) -> None:
+        _ = self.step
+
+    @functools.cached_property
+    def step(self) -> Calls:
+        """What is called. Raises InvalidField where that cannot be read."""
+        return decoded(self.calls)
+
+    @functools.cached_property
+    def problems(self) -> list[Problem]:
+        """Of each part. Raises InvalidRequest where there is no such problem."""
+        return [build(part.primitive, part.fields) for part in self.step.parts]
+
+    def bytes_moved(self) -> None:
+        """Not all of its calls know."""
+
+    def memory_bytes(self) -> int:
+        return sum(each.memory_bytes() for each in self.problems)
+
+    def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
+        """None: each call makes its own."""
+        return ()
+
+    def why_unverifiable(self) -> str:
+        return "its calls are compared one by one, by `primbench explain`"
+
+    def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
+        raise NotImplementedError  # as it is unverifiable
+
+    def tolerance(self) -> float:
+        """Nothing is compared."""
+        return 0.0

@@ -1,0 +1,156 @@
+"""A captured step as a case that makes its calls again, and all that is asked of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from statistics import fmean, median
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from primbench.doses.dosing import PAIRS, Dosing, mean_s, samples_of
+from primbench.doses.factors import TORCH, UNDOSED, USUAL, DosingPlace
+from primbench.doses.found import Bounds, Foretold
+from primbench.doses.telling import foretell, measured, probes_of, told
+from primbench.errors import FileError
+from primbench.kernels.replay import Replay
+from primbench.kernels.replay.problem import Part, encoded
+from primbench.spec.captured import PARTS
+from primbench.spec.placement import Placement
+from primbench.workers.plan import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from primbench.doses.telling import Told
+    from primbench.results.file import Results
+    from primbench.results.writer import Writer
+    from primbench.spec.arm import Arm
+    from primbench.spec.captured import Captured
+    from primbench.spec.case import Case
+    from primbench.suites import Entry, StudyFile
+
+Ended = KeyboardInterrupt | SystemExit | None
+PHASES = ("forward", "backward", "optimizer")
+
+
+class ReplayedStep(NamedTuple):
+    """A captured step, to be made again."""
+
+    words: str
+    """Whose step it is."""
+    case: Case
+    captured: Captured | None
+
+
+def step_of(file: str, entries: Sequence[Entry], said: StudyFile, device: str | None) -> ReplayedStep:
+    """device: None is the first GPU, else the CPU. Raises FileError for a file without parts, and as plan() does."""
+    parts = [each for each in entries if each.labels.get("set") == PARTS]
+    if not parts:
+        raise FileError(f"{file}: no parts of a step, which `primbench capture` writes as set = 'parts'")
+    calls = [Part(each.problem.primitive, each.problem.parameters()) for each in parts]
+    problem = Replay(calls=encoded(calls, in_order([each.labels for each in parts])))
+    (case, *_) = plan(
+        [(problem, {"label": os.path.basename(file)})], backends=[TORCH], device=device, method=USUAL,
+        placement=Placement(), processes=1,
+    )  # fmt: skip
+    return ReplayedStep(said.captured.step if said.captured else said.title or file, case, said.captured)
+
+
+def in_order(labels: Sequence[dict[str, str]]) -> list[int]:
+    """Which part is called, one after the other: phase by phase, the calls of each part as evenly as can be.
+
+    The file has how often a call is made in a phase, and not when.
+    """
+    placed = []
+    for number, of_part in enumerate(labels):
+        count = int(of_part.get("count", "1"))
+        phase = of_part.get("phase", PHASES[0])
+        rank = PHASES.index(phase) if phase in PHASES else len(PHASES)
+        placed += [(rank, (each + 0.5) / count, number) for each in range(count)]
+    return [number for _, _, number in sorted(placed)]
+
+
+def here_of(step: ReplayedStep, threads: int | None) -> DosingPlace:
+    """threads: None is one for each CPU that may be used, as libraries have it."""
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    count = min(threads or len(cpus), len(cpus))
+    return DosingPlace(step.case.device, cpus, count, float(count))
+
+
+class BoundQuestion(NamedTuple):
+    """What is to be found out, and how."""
+
+    step: ReplayedStep
+    here: DosingPlace
+    places: Sequence[Arm]
+    """In which the step is foretold, and measured then."""
+    budget_s: float
+    """How long doses are given; each place takes longer."""
+    timeout_s: float
+    seed: int = 0
+    verbose: bool = False
+
+
+def bound(
+    asking: BoundQuestion, found: Results, writer: Writer | None, tell: Callable[[str], None]
+) -> tuple[Bounds, Ended]:
+    """What is known by the end, and what cut it off, None where nothing did. tell: is told what comes next.
+
+    found, writer: what is measured goes there.
+    """
+    begun_s = time.monotonic()
+    dosing = Dosing(
+        step=asking.step.case, here=asking.here, found=found, writer=writer, timeout_s=asking.timeout_s,
+        seed=asking.seed, verbose=asking.verbose, tell=tell,
+    )  # fmt: skip
+    places: list[Foretold] = []
+    ended: Ended = None
+    try:
+        dosing.give_doses(begun_s + asking.budget_s)
+        known = told(dosing)
+        for arm in asking.places:
+            _place(dosing, known, _as_here(arm, dosing.here), places, tell)
+    except (KeyboardInterrupt, SystemExit) as stop:
+        ended = stop
+    bounds = replace(_bounds(asking.step, dosing), places=places, is_cut_off=ended is not None)
+    return replace(bounds, took_s=round(time.monotonic() - begun_s, 3)), ended
+
+
+def _place(
+    dosing: Dosing, known: Sequence[Told], arm: Arm, places: list[Foretold], tell: Callable[[str], None]
+) -> None:
+    """Adds what was foretold to ``places`` before the step runs there, and then what it took."""
+    probed = dosing.probe(arm, probes_of(dosing, arm))
+    before = foretell(dosing, known, arm, probed, PAIRS)
+    places.append(before)
+    if before.low is not None and before.high is not None:
+        tell(f"foretold in {arm.name}: {before.low:.2f} to {before.high:.2f} times as long; now it is measured")
+    places[-1] = measured(dosing, before, arm, dosing.run_there(arm))
+
+
+def _as_here(arm: Arm, here: DosingPlace) -> Arm:
+    """With as many threads as here, or as it has CPUs, where it says nothing else."""
+    if arm.placement != Placement():
+        return arm
+    few = arm.affinity or arm.cpuset
+    return replace(arm, placement=Placement(threads=min(here.threads, len(few)) if few else here.threads))
+
+
+def _bounds(step: ReplayedStep, dosing: Dosing) -> Bounds:
+    """Of what was measured by now."""
+    undosed = [each.measurement for each in dosing.records(UNDOSED) if each.measurement]
+    counts = undosed[0].counts if undosed else {}
+    times_s = [found_s for each in undosed if (found_s := mean_s(samples_of(each))) is not None]
+    captured_s = step.captured.times_s if step.captured else []
+    return Bounds(
+        step=step.words,
+        device=step.case.device,
+        threads=dosing.here.threads,
+        calls=counts.get("calls"),
+        left_out_calls=counts.get("left_out_calls"),
+        time_s=fmean(times_s) if times_s else None,
+        captured_s=median(captured_s) if captured_s else None,
+        slopes=[each.slope for each in told(dosing)],
+    )

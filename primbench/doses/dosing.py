@@ -1,0 +1,167 @@
+"""Runs a step without and with doses, trial after trial, and in places that were foretold."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from primbench.doses.factors import OF_A_QUOTA, UNDOSED, trials, undosed
+from primbench.experiments.pairs import run
+from primbench.experiments.study import plan
+from primbench.spec.study import IN_TURN, Pairing, Study
+from primbench.workers.run import keep_all
+from primbench.workers.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from primbench.doses.factors import DosingPlace, Probe, Trial
+    from primbench.measurement import Measurement, Samples
+    from primbench.results.file import Results
+    from primbench.results.record import Record, Worker
+    from primbench.results.writer import Writer
+    from primbench.spec.arm import Arm
+    from primbench.spec.case import Case
+
+ALONE: Pairing = "one-after-the-other"
+PAIRS = 3
+"""In which a place's primitives are measured, and in which the step is."""
+
+
+@dataclass
+class Dosing:
+    """Measures, and keeps what became of it."""
+
+    step: Case
+    here: DosingPlace
+    found: Results
+    """Results, which grow by what is measured."""
+    writer: Writer | None
+    timeout_s: float
+    seed: int = 0
+    verbose: bool = False
+    tell: Callable[[str], None] = lambda sentence: None
+    numbers: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """By trial, or by what a place is asked, the numbers of its pairs."""
+    took_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """How long each of them took."""
+    _processes: int = 0
+
+    @property
+    def trials(self) -> list[Trial]:
+        return trials(self.step, self.here)
+
+    def give_doses(self, ends_s: float) -> None:
+        """Trial after trial, round after round, none but the first of which would end later, by what others took.
+
+        ends_s: in time.monotonic()'s seconds.
+        """
+        has_begun = True
+        while has_begun:
+            has_begun = False
+            for trial in self.trials:
+                if not trial.why_not and self._is_in_time(trial, ends_s):
+                    self._pair(trial.id, trial.arms, trial.cases, IN_TURN)
+                    self._learn_use()
+                    has_begun = True
+
+    def _is_in_time(self, trial: Trial, ends_s: float) -> bool:
+        return not self._processes or time.monotonic() + self._expected_s(trial) < ends_s
+
+    def probe(self, arm: Arm, probes: Sequence[Probe]) -> list[int]:
+        """Numbers of the pairs in which a place's primitives were measured, and those here."""
+        return self._place(f"primitives in {arm.name}", arm, [each.case(self.here) for each in probes])
+
+    def run_there(self, arm: Arm) -> list[int]:
+        """The same of the step itself."""
+        return self._place(f"the step in {arm.name}", arm, [replace(self.step, method=OF_A_QUOTA)])
+
+    def _place(self, words: str, arm: Arm, cases: Sequence[Case]) -> list[int]:
+        for _ in range(PAIRS):
+            self._pair(words, [undosed(self.here), arm], cases, ALONE)
+        return self.numbers[words]
+
+    def _expected_s(self, trial: Trial) -> float:
+        """As it took before, else as a process of others did."""
+        if self.took_s[trial.id]:
+            return max(self.took_s[trial.id])
+        return sum(map(sum, self.took_s.values())) / self._processes * _processes(trial.arms, trial.cases)
+
+    def _pair(self, name: str, arms: Sequence[Arm], cases: Sequence[Case], pairing: Pairing) -> None:
+        number = 1 + max((each.case.process for each in self.found.records), default=-1)
+        self.tell(f"{name}, {len(self.numbers[name]) + 1}: {', '.join(arm.name for arm in arms)}")
+        self.numbers[name].append(number)
+        begun_s = time.monotonic()
+        study = Study(
+            arms=[*arms], cases=[*cases], pairs=1, seed=self.seed, pairing=pairing, other_builds=True
+        )  # fmt: skip
+        session = Session(
+            timeout_s=self.timeout_s,
+            verbose=self.verbose,
+            first_worker=1 + max((each.worker for each in self.found.workers), default=-1),
+            arms={arm.name: arm for arm in arms},
+        )
+        blocks = plan(arms, cases, [number], self.seed)
+        alone = (case for block in blocks for several in block.by_arm for case in several)
+        several = run(session, study, blocks, tell=self.tell)
+        lines: Iterator[Worker | Record] = session.run(alone) if len(arms) == 1 else several
+        keep_all(session, lines, self.writer, self.found)
+        self.took_s[name].append(time.monotonic() - begun_s)
+        self._processes += _processes(arms, cases)
+
+    def _learn_use(self) -> None:
+        """How many CPUs the undosed step keeps busy, by the process that was disturbed least."""
+        hosts = [each.measurement.host for each in self.records(UNDOSED) if each.measurement]
+        used = [host.cpu_time_s / host.duration_s for host in hosts if host is not None and host.duration_s]
+        if used:
+            self.here = self.here._replace(used_cpus=max(used))
+
+    def records(self, arm: str, primitive: str | None = None) -> list[Record]:
+        """Those of the step, or of another primitive, that were measured in an arm."""
+        wanted = primitive or self.step.primitive
+        return [
+            each for each in self.found.records
+            if each.case.arm == arm and each.case.primitive == wanted and each.measurement is not None
+        ]  # fmt: skip
+
+    def measured(self, number: int, arm: str, primitive: str | None = None) -> Measurement | None:
+        """What a process of a pair measured; None where it failed, or did not run."""
+        found = (each.measurement for each in self.records(arm, primitive) if each.case.process == number)
+        return next(found, None)
+
+    def step_s(self, number: int, arm: str) -> float | None:
+        """What the step took in a process, on average."""
+        measurement = self.measured(number, arm)
+        return None if measurement is None else mean_s(samples_of(measurement))
+
+    def probe_s(self, number: int, arm: str, probe: Probe) -> float | None:
+        """What a probe took in a process, by its median or its mean."""
+        if (measurement := self.measured(number, arm, probe.work.primitive)) is None:
+            return None
+        samples = samples_of(measurement)
+        return mean_s(samples) if samples is None or probe.is_mean else samples.median_s
+
+    def reasons(self, numbers: Iterable[int]) -> list[str]:
+        """Why something of these pairs was not measured, each once."""
+        wanted = {*numbers}
+        found = [each for each in self.found.records if each.case.process in wanted and each.measurement is None]
+        return [*dict.fromkeys(f"{each.case.arm}: {each.reason}" for each in found if each.reason)]
+
+
+def _processes(arms: Sequence[Arm], cases: Sequence[Case]) -> int:
+    return len(arms) * len({(each.backend, each.device) for each in cases})
+
+
+def samples_of(measurement: Measurement) -> Samples | None:
+    """Of calls in a row: on a CPU, else as a loop in Python makes them on a GPU."""
+    return measurement.batch_s or measurement.stream_s or measurement.wall_s
+
+
+def mean_s(samples: Samples | None) -> float | None:
+    """Of all samples, those in which a quota stopped it included."""
+    return None if samples is None else fmean(samples.samples_s)

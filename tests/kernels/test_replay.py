@@ -1,0 +1,60 @@
+"""The calls of a step made again: in which word they are, and what a delay before each does."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+
+import pytest
+
+from primbench import Method
+from primbench.backends import missing
+from primbench.errors import InvalidField, InvalidRequest
+from primbench.kernels.replay import Replay
+from primbench.kernels.replay.problem import DELAYS_NS, Part, decoded, delayed, encoded
+
+WITHOUT_TORCH = missing("torch")
+PARTS = [
+    Part("gemm", {"m": 16, "n": 16, "k": 16}),
+    Part("aten", {"operator": "aten.mul_.Tensor", "arguments": '["float32[8]", 2.0]'}),
+    Part("aten", {"operator": "nowhere.to_be.found"}),
+]
+
+
+def test_calls_in_a_word_and_back() -> None:
+    word = encoded(PARTS, [1, 0, 1])
+    assert (PARTS, [1, 0, 1]) == decoded(word)
+    assert "gemm" == Replay(calls=word).problems[0].primitive
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["", "no base64!", base64.b64encode(b"not deflated").decode(), base64.b64encode(zlib.compress(b"[]")).decode(),
+     encoded(PARTS, [3]), encoded(PARTS, [])],
+)  # fmt: skip
+def test_what_is_no_step(word: str) -> None:
+    with pytest.raises(InvalidField, match="replay calls"):
+        Replay(calls=word)
+
+
+def test_a_problem_that_is_none() -> None:
+    with pytest.raises(InvalidRequest, match="gemm"):
+        Replay(calls=encoded([Part("gemm", {"m": -1})], [0])).memory_bytes()
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(WITHOUT_TORCH is not None, reason=str(WITHOUT_TORCH))
+def test_delays_are_in_the_time() -> None:
+    """Of 512 calls each at least 4 us later: no quiet machine is needed for a step that takes longer by that."""
+    from primbench import measure
+
+    order = [0, 1] * 256 + [2]
+    problem = Replay(calls=encoded(PARTS, order), dosed=True)
+    method = Method(min_time_s=0.02, max_time_s=0.05)
+    found = measure(problem, "torch", "cpu", method=method)
+    assert {"calls": 512, "left_out_calls": 1} == found.counts
+    assert found.verified is None
+    assert [*map(delayed, DELAYS_NS)] == [*found.others]
+    shortest_s = {delay_ns: min(found.others[delayed(delay_ns)].samples_s) for delay_ns in DELAYS_NS}
+    assert shortest_s[4000] > 512 * 3e-6
+    assert min(found.others[delayed(0)].samples_s) < shortest_s[4000]

@@ -1,0 +1,75 @@
+"""`primbench bound` on the command line: a step of a few calls, dosed for a moment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from primbench.backends import missing
+from primbench.doses import dosing
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+STEP = """
+title = "parts of a step"
+gemm = [{ set = "parts", phase = "forward", count = 3, m = 16, n = 16, k = 16 }]
+elementwise = [{ set = "parts", phase = "optimizer", count = 5, elements = 64 }]
+captured = { step = "step 2 of a.py", threads = 1, times_s = [0.5, 0.25, 1.0] }
+"""
+WITHOUT_TORCH = missing("torch")
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> Path:
+    file = tmp_path / "step.toml"
+    file.write_text(STEP)
+    return file
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(WITHOUT_TORCH is not None, reason=str(WITHOUT_TORCH))
+def test_a_step_is_dosed_and_run_in_a_place(
+    step: Path, tmp_path: Path, invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One pair of each tells of no scatter, so that nothing is foretold."""
+    monkeypatch.setattr(dosing, "PAIRS", 1)
+    results, page = tmp_path / "bound.jsonl", tmp_path / "bound.html"
+    found = invoke(
+        "bound", step, "--device", "cpu", "--time-budget", "1ms", "--in", "host:nice=5", "-o", results,
+        "--json", "-", "--report", page,
+    )  # fmt: skip
+    assert 0 == found.exit_code, found.output
+    assert "calls, 1: undosed" in found.stderr
+    bounds = json.loads(found.stdout)
+    assert (8, 0, 0.5, 1) == tuple(bounds[key] for key in ("calls", "left_out_calls", "captured_s", "threads"))
+    assert bounds["time_s"] > 0
+    calls, *others = bounds["slopes"]
+    assert ("calls", 1, 4.0) == (calls["factor"], calls["pairs"], calls["largest_dose"])
+    assert calls["low"] < calls["share"] < calls["high"]
+    assert {"not told"} == {each["verdict"] for each in others}
+    assert "with one thread it uses no more than one CPU" in {each["reason"] for each in others}
+    (place,) = bounds["places"]
+    assert ("host:nice=5", 1, None) == (place["place"], place["pairs"], place["is_within"])
+    assert "too few pairs" in place["reason"]
+    assert place["measured"] > 0
+    assert "host:nice=5" in page.read_text()
+    assert 5 == sum('"status":"ok"' in line for line in results.read_text().splitlines())  # 1 dosed, 2 probes, 2 steps
+
+
+def test_what_is_no_step_and_no_place(step: Path, tmp_path: Path, invoke: Callable[..., Result]) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text('title = "a suite"\ngemm = [{ m = 16, n = 16, k = 16 }]\n')
+    for words, said in (
+        ((other,), "no parts of a step, which `primbench capture` writes"),
+        ((step, "--in", "host:nice=5", "--in", "host:nice=5"), "2 arms are called host:nice=5"),
+        ((step, "--in", "nowhere"), "runtime 'nowhere'"),
+        ((step, "--json", step), "asked to hold two things"),
+    ):
+        found = invoke("bound", *words)
+        assert 2 == found.exit_code
+        assert said in found.stderr
