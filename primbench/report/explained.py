@@ -60,7 +60,8 @@ def document(steps: Sequence[tuple[str, Explained]]) -> Document:
 
 def page(steps: Sequence[tuple[str, Explained]]) -> Document:
     """Of steps that were taken apart, each with its title."""
-    sections = [Section(title, [*drawn(title, each), numbers(title, each)]) for title, each in steps]
+    named = steps if len(steps) > 1 else [("The step", each) for _, each in steps]
+    sections = [Section(name, [*drawn(name, each), numbers(name, each)]) for name, each in named]
     return Document(", ".join(title for title, _ in steps), Note(answer(steps)), lambda: sections)
 
 
