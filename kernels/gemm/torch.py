@@ -21,7 +21,7 @@ def torch_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> St
     a, b = oriented(problem, a, b)
     c = backend.empty((problem.m, problem.n), problem.out_dtype)
     if problem.dtype == "int8":
-        _check_int8(problem, on_gpu=on_gpu)
+        check_int8(problem, on_gpu=on_gpu)
         return lambda: torch._int_mm(a, b, out=c)  # noqa: SLF001 - the only one for int8
     if problem.dtype == "float8_e4m3":
         return _scaled_mm(backend, problem, a, b, c)
@@ -64,7 +64,7 @@ def set_precision(torch: Any, problem: Gemm, *, on_gpu: bool) -> None:
         raise UnsupportedCase(f"torch {torch.__version__} cannot sum float16 in float16: 2.7 can")
 
 
-def _check_int8(problem: Gemm, *, on_gpu: bool) -> None:
+def check_int8(problem: Any, *, on_gpu: bool) -> None:
     """torch._int_mm's limits on a GPU, from its own checks."""
     if on_gpu and (problem.m <= 16 or problem.k % 8 or problem.n % 8):
         raise UnsupportedCase("torch int8 on a GPU needs m > 16 and n, k multiples of 8")

@@ -26,7 +26,10 @@ class GroupedGemm(Problem, name="grouped_gemm"):
 
     A is [tokens,k], of which each group has the rows that follow the previous group's; B is [groups,k,n], or
     [groups,n,k] with trans_b; C is [tokens,n]. An even split gives groups the same number of tokens, or one more;
-    a random one sends each token to a group drawn uniformly. float16 and bfloat16 are summed in float32.
+    a random one sends each token to a group drawn uniformly. zipf is skewed, as experts that a router prefers: the k-th
+    busiest group has 1/k times as many tokens as the busiest (Zipf 1949, "Human Behavior and the Principle of Least
+    Effort"), in an order by seed; with few tokens some groups have none, whose B is not read. float16 and bfloat16 are
+    summed in float32.
     """
 
     groups: int = size("matrices B, such as experts")
@@ -34,7 +37,7 @@ class GroupedGemm(Problem, name="grouped_gemm"):
     n: int = size("columns of C")
     k: int = size("length of the sums")
     dtype: str = option("float32", "storage type", DTYPES)
-    split: str = option("random", "how many tokens each group has", ("random", "even"))
+    split: str = option("random", "how many tokens each group has", ("random", "even", "zipf"))
     trans_b: bool = option(False, "each B is stored transposed")
 
     example_sizes = ((4, 96, 64, 80), (5, 33, 17, 11), (1, 1, 1, 1))
@@ -46,8 +49,22 @@ class GroupedGemm(Problem, name="grouped_gemm"):
         return 2 * self.tokens * self.n * self.k
 
     def bytes_moved(self) -> int:
-        elements = self.tokens * (self.k + self.n) + self.groups * self.k * self.n
+        """Those of every B of an even or random split, which may leave some out; of zipf those that have tokens."""
+        used = sum(map(bool, self._zipf_counts())) if self.split == "zipf" else self.groups
+        return self._bytes_of(used)
+
+    def memory_bytes(self) -> int:
+        return self._bytes_of(self.groups)
+
+    def _bytes_of(self, groups: int) -> int:
+        elements = self.tokens * (self.k + self.n) + groups * self.k * self.n
         return elements * itemsize_bytes(self.dtype) + self.groups * itemsize_bytes(INDEX)
+
+    def _zipf_counts(self) -> list[int]:
+        """Tokens of each group, the busiest first: between each share of the sum of all and the next, rounded."""
+        sums = list(itertools.accumulate(1 / rank for rank in range(1, self.groups + 1)))
+        ends = [0, *(round(self.tokens * each / sums[-1]) for each in sums)]
+        return [end - start for start, end in itertools.pairwise(ends)]
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
         """A, B, and int32[groups]: where in A each group ends."""
@@ -55,6 +72,8 @@ class GroupedGemm(Problem, name="grouped_gemm"):
 
         if self.split == "even":
             counts = (self.tokens + np.arange(self.groups)) // self.groups
+        elif self.split == "zipf":
+            counts = rng.permutation(self._zipf_counts())
         else:
             counts = rng.multinomial(self.tokens, np.full(self.groups, 1 / self.groups))
         b_shape = (self.n, self.k) if self.trans_b else (self.k, self.n)

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 
 @kernel("scaled_gemm", "torch", name="deep_gemm")
-def deep_gemm_scaled_gemm(backend: Any, problem: ScaledGemm, a: Any, b: Any, scale_a: Any, scale_b: Any) -> Step:  # noqa: PLR0917 - the inputs
+def deep_gemm_scaled_gemm(backend: Any, problem: ScaledGemm, a: Any, b: Any, *scales: Any) -> Step:
     """fp8_gemm_nt of DeepGEMM 2.6.1 for H100 and H200, which asks for scales of A that lie in memory by columns."""
     need_package(backend, "deep_gemm", "https://github.com/deepseek-ai/DeepGEMM")
     if problem.scaling != "block":
         raise UnsupportedCase("deep_gemm: scaling=block alone")
     from deep_gemm import fp8_gemm_nt
 
+    scale_a, scale_b = scales
     of_a, of_b, c = (a, scale_a.t()), (b, scale_b), backend.empty((problem.m, problem.n), "bfloat16")
 
     def step() -> Any:
