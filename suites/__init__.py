@@ -12,6 +12,8 @@ A suite names primitives and lists entries of each::
     set = "training"                          # labels: set, application, id and label; strings, all optional
     device = "cuda"                           # on such devices only: "cuda" or "cpu"; on all where not given. Of
                                               # program and startup: where there is a GPU, or where there is none
+    backend = "torch"                         # on that backend alone; on those that are asked for where not given
+    above = "torch op"                        # the label of the entry that it makes a call more of, and costs more than
     phase = "forward"                         # of a step that is made of the entries: forward, backward or optimizer
     count = 12                                # how often a step makes this call; sums weigh by it
     reuse_bytes = 200_000_000                 # what the step touches from one use of what the call is given to the

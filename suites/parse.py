@@ -31,7 +31,9 @@ STUDY = ("arm", "beside", "pairs", "seed", "published", "captured")
 KEYS = (*HEADER, *STUDY, "defaults")
 """What a suite can say besides its primitives."""
 OF_ONES_OWN = "a primitive of your own: primbench --kernels FILE.py; "
-LABELS = ("set", "application", "id", "label", "phase", "device", "count", "reuse_bytes", "in_step_ns")
+LABELS = (
+    "set", "application", "id", "label", "phase", "device", "backend", "above", "count", "reuse_bytes", "in_step_ns",
+)  # fmt: skip
 LEAST = {"count": 1, "reuse_bytes": 0, "in_step_ns": 0}
 """Labels that are whole numbers, and the least that each can be."""
 MOST_PAIRS = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
-from primbench.kernels.launch.problem import OF_CPUS
+from primbench.kernels.launch.problem import ADDITIONS, OF_CPUS, OF_TORCH
 
 if TYPE_CHECKING:
     from primbench.kernels.launch.problem import Launch
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 def step_without_framework(backend: Any, problem: Launch) -> Step | None:
     """None where the framework makes the call. Raises UnsupportedCase for what the kind of device does not have."""
+    if problem.call in OF_TORCH and backend.name != "torch":
+        raise UnsupportedCase(f"call={problem.call} is torch's: ask for backend=torch, or call=dispatch")
     if not backend.device.is_gpu:
-        return None if problem.call == "dispatch" and not problem.nodes else _on_cpu(problem)
+        return None if problem.call in ADDITIONS and not problem.nodes else _on_cpu(problem)
     if problem.call in OF_CPUS:
         raise UnsupportedCase(f"{problem.call} is a call of the CPU: ask for device=cpu")
     return _by_driver(backend, problem) if problem.call in ("driver", "ctypes") else None

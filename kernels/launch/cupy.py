@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from primbench.kernels.launch._cuda import Replay, cuda_step, parameters
+from primbench.kernels.launch._first import first_timed
 from primbench.kernels.launch._no_framework import step_without_framework
 from primbench.kernels.launch._sealed import sealable
 from primbench.problem import Step, kernel
@@ -19,6 +20,7 @@ _ONE = (1,)  # grid and block
 
 
 @kernel("launch", "cupy")
+@first_timed
 @sealable
 def cupy_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
     if (step := step_without_framework(backend, problem)) is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
 from primbench.kernels.launch._cuda import Replay, cuda_step
+from primbench.kernels.launch._first import first_timed
 from primbench.kernels.launch._no_framework import step_without_framework
 from primbench.kernels.launch._sealed import sealable
 from primbench.problem import Step, kernel
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 
 @kernel("launch", "numba")
+@first_timed
 @sealable
 def numba_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
     """The step, which has been called once, so that no later call compiles."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from primbench.kernels.launch._first import first_timed
 from primbench.kernels.launch._no_framework import step_without_framework
 from primbench.kernels.launch._sealed import sealable
 from primbench.problem import Step, kernel
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 
 @kernel("launch", "numpy")
+@first_timed
 @sealable
 def numpy_launch(backend: Any, problem: Launch, *inputs: Any) -> Step:
     if (step := step_without_framework(backend, problem)) is not None:

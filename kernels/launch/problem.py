@@ -24,7 +24,9 @@ SYSTEM_CALLS = {
     "process_start": ("clone", "clone3", "vfork", "execve", "wait4", "mmap"),
 }
 SYSTEM_CALL_COUNTS = {"getppid": 1, "thread_wake": 8, "process_start": 64}  # 29 of a program that does nothing (strace)
-CALLS = ("dispatch", *OF_GPUS, "ctypes", *OF_CPUS)
+OF_TORCH = ("module", "custom_op", "compiled", "triton")
+ADDITIONS = ("dispatch", *OF_TORCH)
+CALLS = (*ADDITIONS, *OF_GPUS, "ctypes", *OF_CPUS)
 TAKE_PARAMETERS = (*OF_GPUS, "ctypes")
 SEALS = ("none", "ioctl", "all")
 MAX_PARAMETER_BYTES = 4096  # CUDA C++ Programming Guide, "__global__": the limit that every GPU has
@@ -34,10 +36,16 @@ MAX_PARAMETER_BYTES = 4096  # CUDA C++ Programming Guide, "__global__": the limi
 class Launch(Problem, name="launch"):
     """The cost of calling: a kernel or a graph on a GPU; on a CPU what a call, a thread and a process cost.
 
-    dispatch is the framework's own addition of 1 to one element. On a GPU, kernel is an empty kernel launched by the
-    framework (torch has none, and zeroes one element), driver the same through cuda.bindings, ctypes through ctypes.
-    On a CPU, ctypes calls an empty C function, getppid the kernel of the system; thread_wake wakes a waiting thread
-    and waits for its answer; process_start starts /bin/true and waits for its end.
+    dispatch is the framework's own addition of 1 to one element. Of torch there are layers above it: module calls a
+    Module whose forward makes that addition, custom_op an operator of torch.library that does, compiled what
+    torch.compile makes of it. triton is the addition as a kernel of Triton's.
+
+    On a GPU, kernel is an empty kernel launched by the framework (torch has none, and zeroes one element), driver the
+    same through cuda.bindings, ctypes through ctypes. On a CPU, ctypes calls an empty C function, getppid the kernel of
+    the system; thread_wake wakes a waiting thread and waits for its answer; process_start starts /bin/true and waits
+    for its end.
+
+    first is what the first call of the process takes, with all that is made for it; the framework is imported by then.
 
     A seal answers whether calls in steady state enter the kernel of the system: 10000 of them, ten between two waits,
     are made once more by a thread whose ioctl, or whose every system call but waiting for other threads and reading
@@ -70,7 +78,7 @@ class Launch(Problem, name="launch"):
         """The few there are say nothing."""
 
     def one_launch(self) -> Literal["dispatch", "empty kernel"] | None:
-        if self.nodes or self.call in OF_CPUS:
+        if self.nodes or self.call in (*OF_CPUS, *OF_TORCH):
             return None
         return "dispatch" if self.call == "dispatch" else "empty kernel"
 
@@ -91,7 +99,7 @@ class Launch(Problem, name="launch"):
         return 8 + 4 * self.nodes
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
-        return (random_array(rng, (1,), "float32"),) if self.call == "dispatch" else ()
+        return (random_array(rng, (1,), "float32"),) if self.call in ADDITIONS else ()
 
     def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
         import numpy as np
@@ -105,7 +113,7 @@ class Launch(Problem, name="launch"):
         return Reference(index=..., expected=expected, scale=np.ones_like(expected))
 
     def why_unverifiable(self) -> str | None:
-        if self.parameter_bytes or self.call in ("dispatch", "thread_wake", "process_start"):
+        if self.parameter_bytes or self.call in (*ADDITIONS, "thread_wake", "process_start"):
             return None
         return "an empty call leaves nothing to compare; on a GPU --trace counts the kernels"
 
@@ -126,6 +134,7 @@ class Launch(Problem, name="launch"):
             "wall_p999_s": _quantile_s(wall_s, 0.999),
             "launch_to_start_s": _quantile_s(trace.launch_to_start_s if trace else None, 0.5),
             "full_queue_s": _quantile_s(others.get("full_queue_s"), 0.5),
+            "first_s": _quantile_s(others.get("first_s"), 0.5),
             "instantiate_s": _quantile_s(others.get("instantiate_s"), 0.5),
             "per_node_s": device_s.median_s / self.nodes if device_s and self.nodes else None,
             "unsealed_s": _quantile_s(others.get("unsealed_s"), 0.5),

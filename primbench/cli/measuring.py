@@ -116,7 +116,7 @@ def measured(
     session = Session(
         timeout_s=how.timeout_s,
         trace=how.trace,
-        skip_unavailable=ALL in how.backends,
+        skip_unavailable=_may_be_missing(how.backends, entries),
         verbose=record.verbose,
         first_worker=next_worker(found),
         leader=leader,
@@ -143,6 +143,11 @@ def measured(
     say_how_long_it_would_take(found.records)
     left_out = [without_worker(case, "skipped", "--time-budget") for case in budget.left_out if of_all]
     return replace(found, records=[*found.latest(), *left_out]), ended
+
+
+def _may_be_missing(backends: Sequence[str], entries: Entries) -> bool:
+    """Whether a backend that is not here is a row that says so: all were asked for, or a suite names them."""
+    return ALL in backends or any("backend" in labels for _, labels in entries)
 
 
 def say_of_trace(cases: Iterable[Case], *, asked: bool) -> None:

@@ -23,6 +23,7 @@ from primbench.report import chosen, export, formats, over_time, table, text
 from primbench.report.columns import WIDEST
 from primbench.report.document import Document, Section
 from primbench.report.explained import step_totals
+from primbench.report.ladder import ladders
 from primbench.report.plain import printable
 from primbench.system import outputs
 
@@ -161,7 +162,7 @@ def report(
     made = table.tables(rows, workers, unit, yardsticks, wanted=columns)
     if columns:
         made = chosen.with_columns(made, columns)
-    parts = [*made, *step_totals(records), *drawn]
+    parts = [*ladders(records), *made, *step_totals(records), *drawn]
     printed = Document("", None, lambda: [Section("", parts)])
     publish(export.document(results, unit, yardsticks), exports.files, printed)
 

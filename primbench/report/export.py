@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from primbench.report.columns import figures_beside
 from primbench.report.document import Check, Document, Section
 from primbench.report.explained import step_totals
+from primbench.report.ladder import ladders
 from primbench.report.table import tables
 from primbench.results.summary import flat
 from primbench.spec.naming import name_of
@@ -39,7 +40,14 @@ def document(results: Results, time_unit: TimeUnit | None = None, yardsticks: Se
         title="records",
         answer=None,
         sections=lambda: [
-            Section("", [*tables(records, results.workers, time_unit, yardsticks), *step_totals(records)])
+            Section(
+                "",
+                [
+                    *ladders(records),
+                    *tables(records, results.workers, time_unit, yardsticks),
+                    *step_totals(records),
+                ],
+            )
         ],
         rows=lambda: [flat(record) | figures_beside(record, yardsticks) for record in records],
         checks=lambda: list(map(_check, records)),

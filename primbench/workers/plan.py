@@ -65,13 +65,14 @@ def plan(
     _check_backends(primitives, backends, elsewhere=elsewhere)
     places_of = _places_by(afar)
     places = _places_of_each(primitives, lambda primitive: places_of(primitive, backends, device), elsewhere=elsewhere)
-    order = _in_order(places)
+    own = _with_own(places, listed, backends)
+    order = _in_order(own)
     seen = _seen(device, order)
     method_of = _methods(method, listed)
     once = [
         _case((problem, labels), place, kernel, method_of(labels), placement)
         for place, (problem, labels) in itertools.product(order, listed)
-        if place in places.get(problem.primitive, ()) and _is_for(labels, _device_of(problem, place, seen))
+        if _is_at(problem, labels, place, places, own) and _is_for(labels, _device_of(problem, place, seen))
         for kernel in _kernels(kernels, problem.primitive, place[0])
     ]
     if listed and not once:
@@ -96,6 +97,20 @@ def _places_of_each(
         raise next(iter(absent.values()))
     others = sorted(_in_order(places), key=lambda place: not Device.parse(place[1]).is_gpu)
     return places | {each: others[:1] if problem_class(each).on_gpus else [("numpy", CPU)] for each in absent}
+
+
+def _with_own(
+    places: dict[str, list[PlannedPlace]],
+    entries: Iterable[tuple[Problem, Mapping[str, str]]],
+    backends: Sequence[str],
+) -> dict[str, list[PlannedPlace]]:
+    """With the backends that entries name, unless others were asked for, on the devices that there are."""
+    found = {primitive: [*each] for primitive, each in places.items()}
+    for problem, labels in entries:
+        name, there = labels.get("backend"), found.get(problem.primitive, [])
+        if name is not None and (not backends or ALL in backends):
+            there += [(name, device) for device in dict.fromkeys(device for _, device in there)]
+    return {primitive: [*dict.fromkeys(each)] for primitive, each in found.items()}
 
 
 def _methods(
@@ -165,6 +180,19 @@ def _case(
 def _why_none(entries: Iterable[tuple[Problem, Mapping[str, str]]], order: Sequence[PlannedPlace]) -> str:
     asked = sorted({labels.get("device", "") for _, labels in entries})
     return f"every entry is for {', '.join(asked)}, this run is on {', '.join(place[1] for place in order)}"
+
+
+def _is_at(
+    problem: Problem,
+    labels: Mapping[str, str],
+    place: PlannedPlace,
+    places: Mapping[str, Sequence[PlannedPlace]],
+    own: Mapping[str, Sequence[PlannedPlace]],
+) -> bool:
+    """places: of each primitive. own: with those that entries name, for these alone."""
+    if "backend" in labels:
+        return place in own.get(problem.primitive, ()) and labels["backend"] == place[0]
+    return place in places.get(problem.primitive, ())
 
 
 def _is_for(labels: Mapping[str, str], device: str) -> bool:

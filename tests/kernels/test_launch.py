@@ -20,7 +20,7 @@ from primbench.errors import InvalidRequest, PrimbenchError, UnsupportedCase
 from primbench.kernels.launch._cuda import cuda_step, parameters
 from primbench.kernels.launch._driver import ptx
 from primbench.kernels.launch._no_framework import step_without_framework
-from primbench.kernels.launch.problem import CALLS, MAX_PARAMETER_BYTES, OF_CPUS, Launch
+from primbench.kernels.launch.problem import CALLS, MAX_PARAMETER_BYTES, OF_CPUS, OF_TORCH, Launch
 from primbench.measurement import Measurement, Samples, Trace
 from primbench.problem import description_of
 
@@ -33,7 +33,7 @@ QUICK = Method(min_time_s=0.002, max_time_s=0.01)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"call": "jump"}, "call='jump': one of dispatch, kernel"),
+        ({"call": "jump"}, "call='jump': one of dispatch, module"),
         ({"call": "driver", "parameter_bytes": 8}, "parameter_bytes=8: 0, or a multiple of 8 from 16 to 4096"),
         ({"call": "driver", "parameter_bytes": 20}, "parameter_bytes=20"),
         ({"call": "driver", "parameter_bytes": 4104}, "parameter_bytes=4104"),
@@ -184,7 +184,7 @@ def asked_for(**given: tuple[Any, ...]) -> list[Any]:
 
 def test_options_alone_make_a_problem_and_nothing_at_all_the_medium_set() -> None:
     assert [Launch(nodes=1), Launch(nodes=100)] == asked_for(nodes=((1,), (100,)))
-    assert set(CALLS) == {problem.call for problem in asked_for()}
+    assert set(CALLS) - set(OF_TORCH) == {problem.call for problem in asked_for()}
 
 
 def test_what_is_called_is_shown_though_it_is_the_default(invoke: Callable[..., Result]) -> None:
@@ -202,3 +202,21 @@ def test_the_ladder_of_a_cpu_is_a_table(invoke: Callable[..., Result]) -> None:
     assert "B/s" not in header
     assert getppid.endswith("not checked")
     assert dispatch.endswith("ok")
+
+
+@pytest.mark.wheel
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+@pytest.mark.parametrize("call", ["module", "custom_op", "compiled"])
+def test_layers_above_an_operator_add_as_it_does_and_tell_of_their_first_call(call: str) -> None:
+    problem = Launch(call)
+    found = [measure(problem, backend="torch", device="cpu", method=QUICK) for _ in range(2)]
+    assert [True, True] == [each.verified for each in found]
+    first, again = (problem.figures(each)["first_s"] for each in found)
+    assert first == again  # there is one first call in a process
+    assert first is not None
+    assert "torch." in (found[0].algorithm or "")
+
+
+def test_layers_of_torch_are_refused_elsewhere() -> None:
+    with pytest.raises(UnsupportedCase, match="call=module is torch's: ask for backend=torch"):
+        setup(Launch("module"), backend="numpy", device="cpu")

@@ -150,6 +150,21 @@ def test_cases_of_one_backend_stand_together_within_each_process() -> None:
 
 
 @pytest.mark.usefixtures("two_backends")
+@pytest.mark.parametrize(
+    ("asked", "places"),
+    [
+        ([], [("torch", "a"), ("torch", "b"), ("numpy", "c"), ("cupy", "d")]),
+        (["numpy"], [("numpy", "a"), ("numpy", "c")]),
+    ],
+)
+def test_an_entry_is_for_the_backend_that_it_names(asked: list[str], places: list[tuple[str, str]]) -> None:
+    named = {"a": {}, "b": {"backend": "torch"}, "c": {"backend": "numpy"}, "d": {"backend": "cupy"}}
+    entries: list[Any] = [(SMALL, {"id": name, **labels}) for name, labels in named.items()]
+    cases = plan(entries, backends=asked, device="cpu", method=DRY, placement=Placement(), processes=1)
+    assert places == [(case.backend, case.labels["id"]) for case in cases]
+
+
+@pytest.mark.usefixtures("two_backends")
 def test_all_backends_are_those_installed_and_none_named_is_the_best_one() -> None:
     assert [("torch", "cpu"), ("numpy", "cpu")] == choose("gemm", ["all"], "cpu")
     assert [("torch", "cpu")] == choose("gemm", [], "cpu")

@@ -1,0 +1,144 @@
+"""Layers that stand on each other: what a call of each takes, the first one too, and what it adds to the one below."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from primbench import stats
+from primbench.compare.criteria import problem_of
+from primbench.report.document import Note, Table
+from primbench.report.explained import places
+from primbench.results.metrics import METRICS
+from primbench.units import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from primbench.measurement import Samples
+    from primbench.results.record import Record
+
+HEADINGS = ("layer", "call", "+/-", "first call", "adds", "+/- of that", "to", "why not")
+HOW = "medians, give or take the 95 % interval of this process; another may differ by more"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """An entry of a suite whose label others name, or that names one by its label ``above``."""
+
+    name: str
+    """Its label."""
+    below: str
+    """The label of the layer that it stands on; "" where it stands on none."""
+    call_s: float | None
+    """Median of a call; None where it was not measured."""
+    around_s: float | None
+    """Half of the 95 % interval of that; None of too few samples."""
+    first_s: float | None
+    """What the first call of the process took; None where that was not taken."""
+    reason: str
+    """Why it was not measured; "" where it was."""
+
+
+def ladders(records: Sequence[Record]) -> list[Note | Table]:
+    """Of each place an answer and a table, where entries stand on each other; none where they do not."""
+    found: list[Note | Table] = []
+    for place, several in places(records).items():
+        layers = _layers(several)
+        if any(layer.call_s is not None for layer in layers.values()):
+            found += [Note(_answer(place, layers)), _table(place, layers)]
+    return found
+
+
+def _layers(records: Sequence[Record]) -> dict[str, Layer]:
+    """By their labels, each behind the one that it stands on."""
+    labelled = {record.case.labels.get("label", ""): record for record in records}
+    below = {label: record.case.labels.get("above", "") for label, record in labelled.items()}
+    named = {*below.values(), *(label for label, under in below.items() if under)} - {""}
+    return {name: _layer(labelled[name]) for name in _in_order("", below, set()) if name in named}
+
+
+def _in_order(under: str, below: dict[str, str], seen: set[str]) -> Iterator[str]:
+    """Those that stand on a layer, each followed by what stands on it; those on one that is not there as if on none."""
+    for name, stands_on in below.items():
+        if name and name not in seen and (stands_on == under or (not under and stands_on not in below)):
+            seen.add(name)
+            yield name
+            yield from _in_order(name, below, seen)
+
+
+def _layer(record: Record) -> Layer:
+    label, measured = record.case.labels["label"], record.measurement
+    samples = _samples(record)
+    first = measured.others.get("first_s") if measured else None
+    return Layer(
+        name=label,
+        below=record.case.labels.get("above", ""),
+        call_s=samples.median_s if samples else None,
+        around_s=_around_s(samples) if samples else None,
+        first_s=first.median_s if first else None,
+        reason="" if samples else record.reason or "not timed",
+    )
+
+
+def _samples(record: Record) -> Samples | None:
+    """Of the time that its primitive prefers, of those that were taken."""
+    preferred = (METRICS[name].samples(record.measurement) for name in problem_of(record.case.primitive).preferred)
+    return next(filter(None, preferred), record.measurement.main if record.measurement else None)
+
+
+def _around_s(samples: Samples) -> float | None:
+    interval = stats.median_interval(samples.samples_s)
+    return (interval[1] - interval[0]) / 2 if interval else None
+
+
+def _added(layer: Layer, layers: dict[str, Layer]) -> tuple[float | None, float | None]:
+    """What it takes more than the layer that it stands on, and give or take how much; None where that is unknown.
+
+    Errors of the two are independent: their squares add up.
+    """
+    base = layers.get(layer.below)
+    if base is None or base.call_s is None or layer.call_s is None:
+        return None, None
+    known = base.around_s is not None and layer.around_s is not None
+    around_s = math.hypot(base.around_s or 0.0, layer.around_s or 0.0) if known else None
+    return layer.call_s - base.call_s, around_s
+
+
+def _answer(place: str, layers: dict[str, Layer]) -> str:
+    """Which layer adds most for certain."""
+    added = {name: _added(layer, layers) for name, layer in layers.items()}
+    certain = {name: more for name, (more, around) in added.items() if more and around is not None and more > around}
+    where = f"{place}: " if place else ""
+    if certain:
+        most = layers[max(certain, key=lambda name: certain[name])]
+        return f"{where}{_adds_most(most, certain[most.name], layers[most.below])}"
+    if any(more is not None for more, _ in added.values()):
+        return f"{where}No layer is known to add to the one below it: measure again on a quieter machine."
+    return f"{where}No two layers were measured of which one stands on the other: the last column says why."
+
+
+def _adds_most(layer: Layer, more_s: float, below: Layer) -> str:
+    first = f"; its first call takes {format_time(layer.first_s)}" if layer.first_s is not None else ""
+    return (
+        f"{layer.name} adds most to the layer below it: {format_time(more_s)} a call, to the "
+        f"{format_time(below.call_s)} of {below.name}{first}."
+    )
+
+
+def _table(place: str, layers: dict[str, Layer]) -> Table:
+    rows = []
+    for layer in layers.values():
+        added = _added(layer, layers)
+        times = (layer.call_s, layer.around_s, layer.first_s, *added)
+        rows.append([layer.name, *times, layer.below or None, layer.reason or None])
+    formats = dict.fromkeys(HEADINGS[1:6], format_time)
+    shown = [number for number, _ in enumerate(HEADINGS) if any(row[number] is not None for row in rows)]
+    return Table.of_rows(
+        f"layers {place}".strip(),
+        [HEADINGS[number] for number in shown],
+        [[row[number] for number in shown] for row in rows],
+        how=HOW,
+        formats=formats,
+    )
