@@ -163,11 +163,11 @@ class Inside:
 
     def __init__(self) -> None:
         self._profile: Any = None
-        self._ends = 0
+        self._queued_s: list[float] = []  # so far, at each end
 
     @property
     def is_enough(self) -> bool:
-        return self._ends > STEPS
+        return len(self._queued_s) > STEPS
 
     def end(self) -> None:
         """A step ends, and the next one begins. Raises RuntimeError where the script has a profiler of its own."""
@@ -178,10 +178,12 @@ class Inside:
             profiler.__enter__()
             self._profile = profiler
         with record_function(_END):
-            self._ends += 1
+            self._queued_s.append(queued_s_so_far())
 
     def leave(self) -> list[float]:
-        """How long of each whole step some operator was under way, in seconds."""
+        """How long of each whole step some operator was under way, in seconds, without the thread's wait for a CPU:
+        that may come at any moment, so that operators have as much of it as of the step.
+        """
         profiler, self._profile = self._profile, None
         if profiler is None:
             return []
@@ -195,7 +197,16 @@ class Inside:
             for start, end, name in spans
             if ("::" in name and not name.startswith(_OF_AUTOGRAD)) or name.startswith(_COMPILED)
         )
-        return [1e-9 * sum(_lengths(inside, *step)) for step in itertools.pairwise(ends)]
+        waits_s = [now - then for then, now in itertools.pairwise(self._queued_s)]
+        return [
+            1e-9 * sum(_lengths(inside, *step)) * _ran_fraction(1e-9 * (step[1] - step[0]), wait_s)
+            for step, wait_s in zip(itertools.pairwise(ends), waits_s, strict=False)
+        ]
+
+
+def _ran_fraction(step_s: float, wait_s: float) -> float:
+    """Of a step, in which its thread did not wait for a CPU; all of it where the kernel does not tell."""
+    return 1.0 if math.isnan(wait_s) or not step_s else max(0.0, 1 - wait_s / step_s)
 
 
 def _lengths(spans: Iterable[tuple[int, int]], begun: int, ended: int) -> Iterator[int]:
