@@ -6,20 +6,25 @@ import contextlib
 import functools
 import itertools
 import math
+import operator
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from primbench.decompose.ranks import of_ranks
 from primbench.timing.host_counters import queued_s as queued_s_so_far
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from primbench.decompose.written import CapturedStep
 
 LEAST_TIMED = 5  # steps, the last ones after the captured one where there were fewer before it
 MOST = 10  # steps that are kept, the last ones before the captured one
 STEPS = 5  # that are profiled
 _END = "primbench: a step ends"
 _COMPILED = "## Call CompiledFxGraph"  # launches kernels, which are no operators
+_COLLECTIVES = ("gloo:", "mpi:")  # of backends that run on the host, from their call to their end
 _OF_AUTOGRAD = "autograd::"  # what evaluates a node, of which operators are a part
 
 
@@ -159,9 +164,10 @@ def _between_s(begun: Any, ended: Any) -> float | None:
 
 
 class Inside:
-    """Steps that run under the profiler, one after the other."""
+    """Steps that run under the profiler, one after the other. step: the captured one, which is given what they tell."""
 
-    def __init__(self) -> None:
+    def __init__(self, step: CapturedStep) -> None:
+        self._step = step
         self._profile: Any = None
         self._queued_s: list[float] = []  # so far, at each end
 
@@ -179,34 +185,49 @@ class Inside:
             self._profile = profiler
         with record_function(_END):
             self._queued_s.append(queued_s_so_far())
+        if self.is_enough:
+            self.tell()
 
-    def leave(self) -> list[float]:
-        """How long of each whole step some operator was under way, in seconds, without the thread's wait for a CPU:
-        that may come at any moment, so that operators have as much of it as of the step.
+    def tell(self) -> None:
+        """Give the step what these tell, once, while the job that this process is a rank of is still there.
+
+        That is how long of each some operator was under way, in seconds, without the thread's wait for a CPU: this may
+        come at any moment, so that operators have as much of it as of the step. And how long a collective of a backend
+        that runs on the host was, and no operator.
         """
         profiler, self._profile = self._profile, None
         if profiler is None:
-            return []
+            return
         profiler.__exit__(None, None, None)
         # events() of torch.profiler makes a tree of them, which takes half a minute where these take a second.
         events = profiler.profiler.kineto_results.events()
         spans = [(each.start_ns(), each.start_ns() + each.duration_ns(), each.name()) for each in events]
-        ends = sorted(start for start, _, name in spans if name == _END)
-        inside = sorted(
-            (start, end)
-            for start, end, name in spans
-            if ("::" in name and not name.startswith(_OF_AUTOGRAD)) or name.startswith(_COMPILED)
-        )
-        waits_s = [now - then for then, now in itertools.pairwise(self._queued_s)]
-        return [
-            1e-9 * sum(_lengths(inside, *step)) * _ran_fraction(1e-9 * (step[1] - step[0]), wait_s)
-            for step, wait_s in zip(itertools.pairwise(ends), waits_s, strict=False)
-        ]
+        steps = [*itertools.pairwise(sorted(start for start, _, name in spans if name == _END))]
+        operators = [(start, end) for start, end, name in spans if _is_operator(name)]
+        collectives = [(start, end) for start, end, name in spans if name.startswith(_COLLECTIVES)]
+        inside_s = _lasting_s(operators, steps)
+        ran = map(_ran_fraction, steps, itertools.pairwise(self._queued_s))
+        self._step.inside_s = [*map(operator.mul, inside_s, ran)]
+        if collectives:
+            both_s = _lasting_s([*operators, *collectives], steps)
+            self._step.exposed_s = of_ranks([*map(operator.sub, both_s, inside_s)])
 
 
-def _ran_fraction(step_s: float, wait_s: float) -> float:
+def _is_operator(name: str) -> bool:
+    return ("::" in name and not name.startswith(_OF_AUTOGRAD)) or name.startswith(_COMPILED)
+
+
+def _lasting_s(spans: Iterable[tuple[int, int]], steps: Iterable[tuple[int, int]]) -> list[float]:
+    """How long of each step some of them lasted."""
+    ordered = sorted(spans)
+    return [1e-9 * sum(_lengths(ordered, *step)) for step in steps]
+
+
+def _ran_fraction(step: tuple[int, int], queued_s: tuple[float, float]) -> float:
     """Of a step, in which its thread did not wait for a CPU; all of it where the kernel does not tell."""
-    return 1.0 if math.isnan(wait_s) or not step_s else max(0.0, 1 - wait_s / step_s)
+    (begun, ended), (before_s, after_s) = step, queued_s
+    wait_s = after_s - before_s
+    return 1.0 if math.isnan(wait_s) or begun == ended else max(0.0, 1 - wait_s / (1e-9 * (ended - begun)))
 
 
 def _lengths(spans: Iterable[tuple[int, int]], begun: int, ended: int) -> Iterator[int]:

@@ -287,7 +287,7 @@ class StepWatch:
             self._leave(SystemExit())  # of which no more is said where a thread ends by it
         if self._is_prefill:  # which the steps that come next are not
             self._leave(Done(0))
-        self._inside = self._inside or Inside()
+        self._inside = self._inside or Inside(self._step)
         try:
             self._inside.end()
         except RuntimeError:
@@ -308,7 +308,8 @@ class StepWatch:
         if self.is_forked:
             return
         if self.is_done:
-            self._step.inside_s = self._inside.leave() if self._inside else []
+            if self._inside:
+                self._inside.tell()
             self._tell()
         elif ended is not None:
             self._answer(ended)

@@ -22,7 +22,7 @@ from primbench.units import format_percent
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from primbench.decompose.laps import Lap
     from primbench.problem import Problem
@@ -57,6 +57,8 @@ class CapturedStep:
     """Where it ran."""
     inside_s: list[float] = field(default_factory=list)
     """How long of other steps passed inside operators."""
+    exposed_s: list[float] = field(default_factory=list)
+    """How long of such a step collectives were under way and nothing beside them, by rank; [] is not known."""
     module_calls: Counter[str] = field(default_factory=Counter)
     """Calls of outermost modules, by their kind, in the step."""
     compiled: int = 0
@@ -199,10 +201,11 @@ def _head(step: CapturedStep, parts: int) -> list[str]:
         left_out=gone or 0,
         torch=step.torch,
         threads=step.threads,
-        times_s=[round(each.seconds, 9) for each in step.laps],
-        waits_s=[round(each.waited_s, 9) for each in step.laps],
-        queues_s=[round(each.queued_s, 9) for each in step.laps if each.queued_s is not None],
-        inside_s=[round(each, 9) for each in step.inside_s],
+        times_s=_rounded(each.seconds for each in step.laps),
+        waits_s=_rounded(each.waited_s for each in step.laps),
+        queues_s=_rounded(each.queued_s for each in step.laps if each.queued_s is not None),
+        inside_s=_rounded(step.inside_s),
+        exposed_s=_rounded(step.exposed_s),
         unlike=step.unlike,
         compiled=step.compiled,
         cuda_graphs=step.cuda_graphs,
@@ -218,6 +221,11 @@ def _head(step: CapturedStep, parts: int) -> list[str]:
         "",
         f"captured = {_inline(known)}",
     ]
+
+
+def _rounded(seconds: Iterable[float]) -> list[float]:
+    """To nanoseconds."""
+    return [round(each, 9) for each in seconds]
 
 
 def _whole(step: CapturedStep) -> list[str]:

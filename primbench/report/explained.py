@@ -13,7 +13,7 @@ from primbench.devices import Device
 from primbench.doctor.cause import listed
 from primbench.report.columns import PLACEMENT
 from primbench.report.document import Document, Note, Section, Table
-from primbench.report.step_bound import MUCH, answer
+from primbench.report.step_bound import MUCH, answer, of_ranks
 from primbench.results.step_parts import part_of
 from primbench.results.step_sums import LAUNCHES, PYTHON, STEP, UNEXPLAINED, totals
 from primbench.spec.captured import PARTS
@@ -80,7 +80,7 @@ def _too_busy(title: str, explained: Explained) -> str:
     return (
         f"TOO BUSY TO TELL in {title}: of what its parts take, {format_time(explained.disturbed_s)} is of calls that "
         f"something disturbed, and the step takes {format_time(explained.known_s)}: {words}. Quiet the machine, or ask "
-        "for fewer --threads."
+        f"for fewer --threads.{of_ranks(explained)}"
     )
 
 
@@ -134,6 +134,7 @@ def _as_it_ran(timed: Timed) -> Iterator[str]:
         scatter += f", 95 % interval of the median {' to '.join(map(format_time, timed.interval))}"
     waits = f"; {format_time(timed.waits_s)} of it for the data loader" if timed.waits_s else ""
     queues = f"; {format_time(timed.queues_s)} of it waiting for a CPU" if timed.queues_s else ""
+    waits += f"; {format_time(timed.waits_for_rank_s)} of it for another rank" if timed.waits_for_rank_s else ""
     between = f"; no less than {format_time(timed.between_s)} between operators" if timed.between_s else ""
     ran = f"the step is the median of {timed.steps} as they ran, whose whole time is known: {scatter}"
     yield f"{ran}{waits}{queues}{between}"

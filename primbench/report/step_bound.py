@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from primbench.devices import Device
 from primbench.results.step_parts import IN_STEP, OTHERS
-from primbench.results.step_sums import LAUNCHES, LOADING, PYTHON, QUEUING, UNEXPLAINED
+from primbench.results.step_sums import LAUNCHES, LOADING, PYTHON, QUEUING, RANKS, UNEXPLAINED
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
@@ -21,18 +21,21 @@ MUCH = 0.1  # of a step
 LONGER = 0.5  # of a step, by which parts alone exceed it: they ran otherwise than in the step
 
 StepPart = Literal[
-    "kernels", "collectives", "copies", "operators", "launches", "waits", "data", "queue", "python", "unexplained"
-]
+    "kernels", "collectives", "copies", "operators", "launches", "waits", "data", "ranks", "queue", "python",
+    "unexplained",
+]  # fmt: skip
 """kernels, collectives, copies: ran on the GPU. operators, collectives: on the host, of a step without a GPU. While
 nothing ran on the GPU, launches: the host was in operators or the driver's calls; waits: it had let the GPU run dry, as
-it waited for it; data: it waited for the data loader; queue: it waited for a CPU; python: it was in none of these.
+it waited for it; data: it waited for the data loader; ranks: for another rank of its job; queue: it waited for a CPU;
+python: it was in none of these.
 """
 HOST: tuple[StepPart, ...] = ("launches", "waits", "python")
 """What the GPU waits for that is the script's own."""
 
 
 _PARTS: Mapping[str, StepPart] = {
-    LAUNCHES: "launches", PYTHON: "python", LOADING: "data", QUEUING: "queue", UNEXPLAINED: "unexplained",
+    LAUNCHES: "launches", PYTHON: "python", LOADING: "data", RANKS: "ranks", QUEUING: "queue",
+    UNEXPLAINED: "unexplained",
 }  # fmt: skip
 """Rows of what is no part that computes."""
 
@@ -82,6 +85,10 @@ WORDS: Mapping[StepPart, PartWords] = {
     "data": PartWords(
         "the data loader bounds {it}", "the data loader was waited for",
         "by more workers (num_workers, prefetch_factor): {least} at best", "primbench loader --versus ARM",
+    ),
+    "ranks": PartWords(
+        "waiting for a slower rank bounds {it}", "another rank of its job was waited for",
+        "with ranks that are as quick as each other: {least} at best", "primbench allreduce --versus ARM",
     ),
     "queue": PartWords(
         "waiting for a CPU bounds {it}", "its thread waited for a CPU",
@@ -144,10 +151,22 @@ def answer(steps: Sequence[tuple[str, Explained]]) -> str:
 def _bounds(title: str, explained: Explained, *, is_alone: bool) -> str:
     step_s = explained.step_s
     if not step_s or not is_told(explained):
-        return f"{title}: {_most(explained)}."
+        return f"{title}: {_most(explained)}.{of_ranks(explained)}"
     on_gpu = Device.parse(explained.device).is_gpu
     said = sentence(parts_of(explained), step_s, _largest(explained), on_gpu=on_gpu)
-    return f"{'' if is_alone else f'{title}: '}{said}{_left(explained)}"
+    return f"{'' if is_alone else f'{title}: '}{said}{of_ranks(explained)}{_left(explained)}"
+
+
+def of_ranks(explained: Explained) -> str:
+    """Which rank all others wait for, where one is."""
+    ranks_s = explained.timed.ranks_s if explained.timed else []
+    if len(ranks_s) < 2:
+        return ""
+    (least_s, last), (next_s, _), *_ = sorted((time_s, rank) for rank, time_s in enumerate(ranks_s))
+    if next_s - least_s <= MUCH * explained.known_s:
+        return ""
+    waits = f"{format_time(least_s)} a step in collectives, where others wait {format_time(next_s)} and more"
+    return f" Rank {last} comes last: it is {waits}."
 
 
 def is_told(explained: Explained) -> bool:
@@ -167,6 +186,7 @@ def _are_slower(explained: Explained) -> bool:
         return rest_s < -LONGER * step_s
     known: dict[StepPart, float] = {
         "python": timed.between_s or 0.0, "data": timed.waits_s, "queue": timed.queues_s or 0.0,
+        "ranks": timed.waits_for_rank_s,
     }  # fmt: skip
     return bounding({**known, "operators": step_s - sum(known.values())}, on_gpu=False) != "operators"
 
@@ -190,7 +210,7 @@ def _is_certain(explained: Explained) -> bool:
     part = bounding(parts_s, on_gpu=on_gpu)
     if part is None or rest_s is None or rest_s < 0:
         return False
-    others: tuple[StepPart, ...] = ("data", "queue", "python", "kernels" if on_gpu else "operators")
+    others: tuple[StepPart, ...] = ("data", "ranks", "queue", "python", "kernels" if on_gpu else "operators")
     return all(bounding({**parts_s, each: parts_s.get(each, 0.0) + rest_s}, on_gpu=on_gpu) == part for each in others)
 
 

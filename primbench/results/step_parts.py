@@ -166,6 +166,10 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """The median of how long the script waited for its data loader."""
     queues_s: float | None = None
     """By how much the median is longer since its thread waited for a CPU; None where that is not known."""
+    ranks_s: list[float] = []
+    """How long collectives were under way in such a step and nothing beside them, by rank; [] of one rank, or where
+    that is not known. Whom all wait for has the least; this step is rank 0's.
+    """
     between_s: float | None = None
     """Time of which no less passed between operators, in Python, modules and autograd; None where it is not known,
     steps differ, or their median is known no better than this.
@@ -174,6 +178,11 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """How many of these steps called other modules than the one whose parts were measured, or them other times."""
     elsewhere: list[str] = []
     """In what the place where parts were measured is another, in words."""
+
+    @property
+    def waits_for_rank_s(self) -> float:
+        """How much longer than the rank that all wait for."""
+        return self.ranks_s[0] - min(self.ranks_s) if self.ranks_s else 0.0
 
 
 def timed(captured: Captured | None, elsewhere: list[str] | None = None) -> Timed | None:
@@ -191,6 +200,7 @@ def timed(captured: Captured | None, elsewhere: list[str] | None = None) -> Time
         most_s=max(times_s),
         waits_s=stats.quantile(captured.waits_s, 0.5) if captured.waits_s else 0.0,
         queues_s=median_s - stats.quantile(ran_s, 0.5) if ran_s else None,
+        ranks_s=captured.exposed_s,
         between_s=_between_s(captured, ran_s or times_s),
         unlike=captured.unlike,
         elsewhere=elsewhere or [],
@@ -202,6 +212,7 @@ def _between_s(captured: Captured, ran_s: Sequence[float]) -> float | None:
     if not captured.inside_s or captured.unlike:
         return None
     active_s = [each - waited_s for each, waited_s in itertools.zip_longest(ran_s, captured.waits_s, fillvalue=0.0)]
-    between_s = stats.quantile(active_s, 0.5) - stats.quantile(captured.inside_s, 0.5)
+    known_s = stats.quantile(captured.inside_s, 0.5) + sum(captured.exposed_s[:1])
+    between_s = stats.quantile(active_s, 0.5) - known_s
     low_s, high_s = stats.median_interval(active_s) or (0.0, 0.0)
     return None if 0 < between_s < high_s - low_s else max(0.0, between_s)

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 STEP = "the step"
 ROUNDING = 1e-9  # of a step, which sums of numbers are out by
-LAUNCHES, PYTHON, LOADING, QUEUING, NOT_MEASURED, UNEXPLAINED = (
-    "launches", "Python and autograd", "data loader", "waiting for a CPU", "not measured", "unexplained",
+LAUNCHES, PYTHON, LOADING, RANKS, QUEUING, NOT_MEASURED, UNEXPLAINED = (
+    "launches", "Python and autograd", "data loader", "waiting for a rank", "waiting for a CPU", "not measured",
+    "unexplained",
 )  # fmt: skip
 """Rows of what is no part."""
 
@@ -237,7 +238,7 @@ def _left(parts: Sequence[Part], rest_s: float | None, known: Sequence[tuple[str
 
 def _waits(timed: Timed | None) -> list[tuple[str, float]]:
     """Of a script's step."""
-    waits = [(LOADING, timed.waits_s), (QUEUING, timed.queues_s)] if timed else []
+    waits = [(LOADING, timed.waits_s), (RANKS, timed.waits_for_rank_s), (QUEUING, timed.queues_s)] if timed else []
     return [(name, seconds) for name, seconds in waits if seconds]
 
 

@@ -62,6 +62,10 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How long each step of ``times_s`` waited for a CPU, in seconds; [] is not known."""
     inside_s: list[float] = []
     """How long some operator was under way in each of further steps, in seconds."""
+    exposed_s: list[float] = []
+    """How long of such a step collectives were under way and nothing beside them, in seconds, by rank; rank 0's step is
+    this one. [] is not known.
+    """
     unlike: Annotated[int, msgspec.Meta(ge=0)] = 0
     """How many steps of ``times_s`` called other modules than the captured one, or them other times."""
     compiled: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -75,7 +79,7 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Raises ValueError, which makes a suite that is not so be refused."""
         if not all(each > 0 for each in self.times_s):
             raise ValueError("times_s: finite numbers above 0")
-        for name in ("times_s", "waits_s", "queues_s", "inside_s"):
+        for name in ("times_s", "waits_s", "queues_s", "inside_s", "exposed_s"):
             if not all(0 <= each < math.inf for each in getattr(self, name)):
                 raise ValueError(f"{name}: finite numbers of at least 0")
         for name in ("waits_s", "queues_s"):

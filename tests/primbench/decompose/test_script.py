@@ -377,5 +377,6 @@ def test_two_ranks_under_torchrun_as_they_are(tmp_path: Path) -> None:
     said = suites.study(captured).captured
     assert said is not None
     assert "step 3 of ddp.py --width 24" in said.step
+    assert 2 == len(said.exposed_s)
     assert f"{said.calls} calls, " in made.stdout + made.stderr
     assert f" of them distinct, made by {said.parts} calls of primitives; " in made.stdout + made.stderr

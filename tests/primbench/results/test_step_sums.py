@@ -17,7 +17,7 @@ from primbench.report import explained as words
 from primbench.report.step_bound import answer, is_told
 from primbench.results.record import Record
 from primbench.results.step_parts import IN_STEP, OTHERS, timed
-from primbench.results.step_sums import LAUNCHES, LOADING, NOT_MEASURED, PYTHON, QUEUING, UNEXPLAINED, explained
+from primbench.results.step_sums import LAUNCHES, LOADING, NOT_MEASURED, PYTHON, QUEUING, RANKS, UNEXPLAINED, explained
 from primbench.spec.captured import Captured, NotCalledAgain
 from primbench.spec.case import Case
 
@@ -294,6 +294,26 @@ def test_parts_that_take_longer_than_the_step_do_not_tell_what_bounds_it() -> No
         assert found is not None
         assert said in answer([("A", found)])
         assert is_told(found) == ("bound this step" in answer([("A", found)]))
+
+
+def test_the_rank_that_all_wait_for_is_named_and_the_wait_is_a_row() -> None:
+    """Of 10 ms this one waits 5 ms in collectives, 1 ms of which are theirs, and passes 3 ms in operators."""
+    step = Captured(step="a step", times_s=[10e-3] * 6, inside_s=[3e-3] * 5, exposed_s=[5e-3, 6e-3, 1e-3])
+    parts = [
+        record("gemm", 1, Measurement(batch_s=samples(3e-3)), "cpu"),
+        record("allreduce", 1, Measurement(batch_s=samples(1e-3)), "cpu"),
+    ]
+    found = explained(parts, timed(step), captured=step)
+    assert found is not None
+    rows = [(row.name, round(row.seconds or 0.0, 9)) for row in found.rows]
+    assert [("gemm", 3e-3), ("allreduce", 1e-3), (RANKS, 4e-3), (PYTHON, 2e-3), (UNEXPLAINED, 0.0)] == rows
+    said = answer([("A", found)])
+    assert said.endswith("Rank 2 comes last: it is 1.00 ms a step in collectives, where others wait 5.00 ms and more.")
+    assert "4.00 ms of it for another rank" in text([("A", found)])
+    alike = replace(step, exposed_s=[1.2e-3, 1e-3])
+    found = explained(parts, timed(alike), captured=alike)
+    assert found is not None
+    assert "comes last" not in answer([("A", found)])
 
 
 def test_without_a_whole_or_with_parts_that_failed() -> None:
