@@ -17,8 +17,6 @@ from primbench.timing.host_counters import queued_s as queued_s_so_far
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from primbench.decompose.written import CapturedStep
-
 LEAST_TIMED = 5  # steps, the last ones after the captured one where there were fewer before it
 MOST = 10  # steps that are kept, the last ones before the captured one
 STEPS = 5  # that are profiled
@@ -164,10 +162,15 @@ def _between_s(begun: Any, ended: Any) -> float | None:
 
 
 class Inside:
-    """Steps that run under the profiler, one after the other. step: the captured one, which is given what they tell."""
+    """Steps that run under the profiler, one after the other.
 
-    def __init__(self, step: CapturedStep) -> None:
-        self._step = step
+    told: given what they tell, in seconds: how long of each some operator was under way, without the thread's wait for
+    a CPU, which may come at any moment, so that operators have as much of it as of the step; and by rank, how long a
+    collective of a backend that runs on the host was, and no operator.
+    """
+
+    def __init__(self, told: Callable[[list[float], list[float]], None]) -> None:
+        self._told = told
         self._profile: Any = None
         self._queued_s: list[float] = []  # so far, at each end
 
@@ -189,12 +192,7 @@ class Inside:
             self.tell()
 
     def tell(self) -> None:
-        """Give the step what these tell, once, while the job that this process is a rank of is still there.
-
-        That is how long of each some operator was under way, in seconds, without the thread's wait for a CPU: this may
-        come at any moment, so that operators have as much of it as of the step. And how long a collective of a backend
-        that runs on the host was, and no operator.
-        """
+        """What they tell, once, while the job that this process is a rank of is still there."""
         profiler, self._profile = self._profile, None
         if profiler is None:
             return
@@ -207,10 +205,8 @@ class Inside:
         collectives = [(start, end) for start, end, name in spans if name.startswith(_COLLECTIVES)]
         inside_s = _lasting_s(operators, steps)
         ran = map(_ran_fraction, steps, itertools.pairwise(self._queued_s))
-        self._step.inside_s = [*map(operator.mul, inside_s, ran)]
-        if collectives:
-            both_s = _lasting_s([*operators, *collectives], steps)
-            self._step.exposed_s = of_ranks([*map(operator.sub, both_s, inside_s)])
+        both_s = _lasting_s([*operators, *collectives], steps) if collectives else []
+        self._told([*map(operator.mul, inside_s, ran)], of_ranks([*map(operator.sub, both_s, inside_s)]))
 
 
 def _is_operator(name: str) -> bool:

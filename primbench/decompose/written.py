@@ -75,6 +75,10 @@ class CapturedStep:
         """How many of the laps called other modules, or them other times; compiled ones do not tell of their calls."""
         return 0 if self.compiled else sum(each.module_calls != self.module_calls for each in self.laps)
 
+    def note_inside(self, inside_s: list[float], exposed_s: list[float]) -> None:
+        """What further steps have told."""
+        self.inside_s, self.exposed_s = inside_s, exposed_s
+
     def counted(self) -> list[tuple[Call, int]]:
         """Each distinct call and how often it was made, in order of first appearance."""
         counts: Counter[Any] = Counter()
