@@ -24,7 +24,7 @@ HOW = "medians, give or take the 95 % interval of this process; another may diff
 
 
 @dataclass(frozen=True)
-class Layer:
+class Rung:
     """An entry of a suite whose label others name, or that names one by its label ``above``."""
 
     name: str
@@ -51,7 +51,7 @@ def ladders(records: Sequence[Record]) -> list[Note | Table]:
     return found
 
 
-def _layers(records: Sequence[Record]) -> dict[str, Layer]:
+def _layers(records: Sequence[Record]) -> dict[str, Rung]:
     """By their labels, each behind the one that it stands on."""
     labelled = {record.case.labels.get("label", ""): record for record in records}
     below = {label: record.case.labels.get("above", "") for label, record in labelled.items()}
@@ -68,11 +68,11 @@ def _in_order(under: str, below: dict[str, str], seen: set[str]) -> Iterator[str
             yield from _in_order(name, below, seen)
 
 
-def _layer(record: Record) -> Layer:
+def _layer(record: Record) -> Rung:
     label, measured = record.case.labels["label"], record.measurement
     samples = _samples(record)
     first = measured.others.get("first_s") if measured else None
-    return Layer(
+    return Rung(
         name=label,
         below=record.case.labels.get("above", ""),
         call_s=samples.median_s if samples else None,
@@ -93,7 +93,7 @@ def _around_s(samples: Samples) -> float | None:
     return (interval[1] - interval[0]) / 2 if interval else None
 
 
-def _added(layer: Layer, layers: dict[str, Layer]) -> tuple[float | None, float | None]:
+def _added(layer: Rung, layers: dict[str, Rung]) -> tuple[float | None, float | None]:
     """What it takes more than the layer that it stands on, and give or take how much; None where that is unknown.
 
     Errors of the two are independent: their squares add up.
@@ -106,7 +106,7 @@ def _added(layer: Layer, layers: dict[str, Layer]) -> tuple[float | None, float 
     return layer.call_s - base.call_s, around_s
 
 
-def _answer(place: str, layers: dict[str, Layer]) -> str:
+def _answer(place: str, layers: dict[str, Rung]) -> str:
     """Which layer adds most for certain."""
     added = {name: _added(layer, layers) for name, layer in layers.items()}
     certain = {name: more for name, (more, around) in added.items() if more and around is not None and more > around}
@@ -119,7 +119,7 @@ def _answer(place: str, layers: dict[str, Layer]) -> str:
     return f"{where}No two layers were measured of which one stands on the other: the last column says why."
 
 
-def _adds_most(layer: Layer, more_s: float, below: Layer) -> str:
+def _adds_most(layer: Rung, more_s: float, below: Rung) -> str:
     first = f"; its first call takes {format_time(layer.first_s)}" if layer.first_s is not None else ""
     return (
         f"{layer.name} adds most to the layer below it: {format_time(more_s)} a call, to the "
@@ -127,7 +127,7 @@ def _adds_most(layer: Layer, more_s: float, below: Layer) -> str:
     )
 
 
-def _table(place: str, layers: dict[str, Layer]) -> Table:
+def _table(place: str, layers: dict[str, Rung]) -> Table:
     rows = []
     for layer in layers.values():
         added = _added(layer, layers)
