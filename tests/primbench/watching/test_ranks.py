@@ -8,17 +8,18 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from click.testing import Result
 
-from primbench.doctor.job import Stretch
+from primbench.doctor.job import Stretch, ThreadUse
 from primbench.system.cgroups import cgroup_folders
 from primbench.watching.ranks import latest
 
+from ...groups import ahead
 from ...ports import free_port
 
 RANKS, LATE = 4, 2
@@ -45,31 +46,48 @@ while True:
 LAUNCHER = ("-m", "torch.distributed.run", "--nproc-per-node", str(RANKS))
 
 
-def seconds(awake: float, count: int = 10, looks: int = 10) -> list[Stretch]:
+def seconds(awake: float, count: int = 10, looks: int = 10, waited_s: float = 0.0) -> list[Stretch]:
+    thread = ThreadUse(number=1, process=1, parent=0, name=None, ran_s=0.1, waited_s=waited_s, cpus=[0])
     return [
         Stretch(
             time_s=number + 1.0, duration_s=1.0, process_count=1, thread_count=1, cpu_time_s=0.1, minor_faults=0,
-            major_faults=0, threads=[], looks=looks, asleep=round(looks * (1 - awake)),
+            major_faults=0, threads=[thread], looks=looks, asleep=round(looks * (1 - awake)),
         )
         for number in range(count)
     ]  # fmt: skip
 
 
+def told(seen: Mapping[int, list[Stretch]]) -> tuple[int, int] | None:
+    found = latest(seen)
+    return None if found is None else (found.rank, found.since)
+
+
 def test_the_rank_that_sleeps_least_is_late_from_when_on_it_does() -> None:
     quiet = {rank: seconds(0.3) for rank in range(4)}
-    assert latest(quiet) is None
-    assert (2, 0) == latest(quiet | {2: seconds(0.9)})
+    assert told(quiet) is None
+    assert (2, 0) == told(quiet | {2: seconds(0.9)})
     later = {rank: seconds(0.3, 20) for rank in range(4)} | {2: [*seconds(0.3, 6), *seconds(0.9, 20)[6:]]}
-    assert (2, 6) == latest(later)
-    assert latest({0: seconds(0.9)}) is None
-    assert latest(quiet | {2: seconds(0.9, 4)}) is None, "too few seconds"
+    assert (2, 6) == told(later)
+    assert told({0: seconds(0.9)}) is None
+    assert told(quiet | {2: seconds(0.9, 4)}) is None, "too few seconds"
+
+
+def test_who_waits_longer_for_a_cpu_is_late_whatever_the_few_looks_saw() -> None:
+    dice = random.Random(0)
+    job = {rank: [seconds(dice.random(), 1, waited_s=0.02)[0] for _ in range(8)] for rank in range(4)}
+    assert told(job) is None
+    late = [seconds(dice.random(), 1, waited_s=dice.uniform(0.2, 0.3))[0] for _ in range(8)]
+    assert (2, 0) == told(job | {2: late})
 
 
 def test_of_jobs_in_which_no_rank_is_late_few_have_one_named() -> None:
     dice = random.Random(0)
     named = 0
     for _ in range(400):
-        job = {rank: [seconds(dice.betavariate(3, 5), 1)[0] for _ in range(10)] for rank in range(4)}
+        job = {
+            rank: [seconds(dice.betavariate(3, 5), 1, waited_s=dice.betavariate(3, 5))[0] for _ in range(10)]
+            for rank in range(4)
+        }
         named += latest(job) is not None
     assert named <= 20
 
@@ -89,7 +107,10 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealJob]:
     folder = tmp_path_factory.mktemp("job")
     (folder / "job.py").write_text(JOB)
     words = [sys.executable, *LAUNCHER, "--master-port", str(free_port()), str(folder / "job.py"), str(folder / "data")]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as launcher:
+    with (
+        ahead(os.getpid()),  # the job, and what keeps it busy: the rest of the machine would make all ranks late
+        subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as launcher,
+    ):
         try:
             assert launcher.stdout is not None
             told = [launcher.stdout.readline().split() for _ in range(RANKS)]
@@ -122,6 +143,29 @@ def test_a_rank_under_a_quota_is_late_by_it(
     finally:
         (folder.parent / "cgroup.procs").write_text(str(job.late))
     assert (LATE, "cpu-quota") == (found["rank"], found["hindrances"][0]["cause"])
+
+
+@pytest.mark.quiet
+def test_a_rank_on_one_cpu_with_busy_loops_is_late_by_them(invoke: Callable[..., Result], job: RealJob) -> None:
+    allowed = os.sched_getaffinity(0)
+    bind(job.late, {min(allowed)})
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    try:
+        for each in loops:
+            bind(each.pid, {min(allowed)})
+        found = late(invoke, job)
+    finally:
+        for each in loops:
+            each.kill()
+            each.wait()
+        bind(job.late, allowed)
+    assert (LATE, "cpu-contention") == (found["rank"], found["hindrances"][0]["cause"])
+
+
+def bind(pid: int, cpus: set[int]) -> None:
+    """All threads of a process."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        os.sched_setaffinity(int(thread), cpus)
 
 
 @pytest.mark.quiet
