@@ -165,13 +165,13 @@ def trials(step: Case, here: DosingPlace) -> list[Trial]:
     """Those of a step. step: its case, which is dosed in the first one alone."""
     base = undosed(here)
     dosed = replace(step, parameters=step.parameters | {"dosed": True}, method=USUAL)
-    slow = replace(step, method=OF_A_QUOTA)
+    usual, slow = replace(step, method=USUAL), replace(step, method=OF_A_QUOTA)
     few = _on_fewer(here)
     return [
         Trial("calls", [base], [dosed]),
         Trial("quota", [base, *(_granted(base, here, share) for share in SHARES)], [slow]),
-        Trial("cpus", [base, *few], [slow], "" if few else "with one thread it uses no more than one CPU"),
-        Trial("beside", [base, *_neighbours(base, here)], [slow, *_probes(here)]),
+        Trial("cpus", [base, *few], [usual], "" if few else "with one thread it uses no more than one CPU"),
+        Trial("beside", [base, *_neighbours(base, here)], [usual, *_probes(here)]),
     ]
 
 

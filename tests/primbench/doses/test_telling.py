@@ -1,0 +1,201 @@
+"""What is told of simulated processes, whose harms are known: no real one has slopes that anybody knows."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+
+from primbench.doses import bounding, report
+from primbench.doses.bounding import BoundQuestion, ReplayedStep
+from primbench.doses.dosing import Dosing
+from primbench.doses.factors import BUSY_ARM, MEMORY_ARM, DosingPlace
+from primbench.environment.fingerprint import collect
+from primbench.kernels.replay import Replay
+from primbench.kernels.replay.problem import DELAYS_NS, Part, delayed, encoded
+from primbench.measurement import Measurement, Samples
+from primbench.measurement.readings import HostReading
+from primbench.numa.placement import EffectivePlacement
+from primbench.results.file import Results
+from primbench.results.record import Record, Worker
+from primbench.results.writer import header
+from primbench.spec.arm import Arm
+from primbench.spec.case import Case
+from primbench.spec.neighbour import Neighbour
+
+if TYPE_CHECKING:
+    from primbench.doses.factors import FactorId
+    from primbench.doses.found import Bounds
+    from primbench.spec.study import Pairing
+
+STEP_S, CALL_S, SCATTER = 1e-3, 2e-6, 0.01
+OF_CALLS, OF_TIME = 0.1, 0.9  # what the step is longer by for a us of each call, and for a dose of less CPU time
+HARMS = {BUSY_ARM: (1.3, 1.5, 1.1), MEMORY_ARM: (1.3 * 1.2, 1.5, 1.1 * 1.8)}
+"""By arm: how many times as long the step, a product and a copy take."""
+HALF = (1.15 * 1.1, 1.25, 1.05 * 1.34)
+"""Of a neighbour that does half of both harms."""
+HERE = collect(gpus=False)
+PROBLEM = Replay(calls=encoded([Part("gemm", {"m": 16, "n": 16, "k": 16})], [0] * 100))
+
+
+class Simulated(Dosing):
+    """Makes up what processes would have measured."""
+
+    def _pair(self, name: str, arms: Sequence[Arm], cases: Sequence[Case], pairing: Pairing) -> None:
+        number = 1 + max((each.case.process for each in self.found.records), default=-1)
+        self.numbers[name].append(number)
+        self.took_s[name].append(1.0)
+        self._processes += len(arms)
+        rng = random.Random(number)
+        for arm, case in itertools.product(arms, cases):
+            self._add(arm, replace(case, arm=arm.name, process=number), rng)
+
+    def _add(self, arm: Arm, case: Case, rng: random.Random) -> None:
+        limits = replace(HERE.limits, cpu_quota=arm.cpus, cpus_allowed=list(arm.affinity or self.here.cpus))
+        place = replace(HERE, limits=limits)
+        number = len(self.found.workers)
+        placed = EffectivePlacement(
+            cpus=limits.cpus_allowed, memory_policy=None, memory_nodes=None, rung="none", threads=2
+        )
+        self.found.workers.append(
+            Worker(
+                worker=number,
+                pid=1,
+                backend=case.backend,
+                device="cpu",
+                environment=place,
+                placement=placed,
+                versions={},
+                arm=arm,
+            )
+        )
+        found = measured(arm, case, min(arm.cpus or 2.0, len(limits.cpus_allowed)), rng)
+        self.found.records.append(
+            Record(case=case, status="ok", measurement=found, worker=number, started_utc="", duration_s=1.0)
+        )
+
+
+def measured(arm: Arm, case: Case, granted: float, rng: random.Random) -> Measurement:
+    """granted: CPUs, of which the step uses two."""
+    step, product, copy = HARMS.get(arm.name, HALF) if arm.neighbour else (1.0, 1.0, 1.0)
+    base_s = {
+        "replay": STEP_S * step * (1 + OF_TIME * (2 / granted - 1)) * (1 + OF_CALLS * (1.5 if arm.niceness else 0)),
+        "launch": CALL_S + (1.5e-6 if arm.niceness else 0), "gemm": 1e-3 * product, "memcpy": 1e-2 * copy,
+    }[case.primitive]  # fmt: skip
+    own_s = base_s * rng.gauss(1, SCATTER)
+
+    def samples(time_s: float) -> Samples:
+        taken_s = [time_s * rng.gauss(1, SCATTER) for _ in range(20)]
+        return Samples(samples_s=taken_s, calls_per_sample=1, taken_by="a test", stopped="count")
+
+    others = {delayed(each): samples(own_s * (1 + OF_CALLS * each / 1000)) for each in DELAYS_NS}
+    host = HostReading(duration_s=1.0, cpu_time_s=min(2.0, granted), voluntary_switches=0, involuntary_switches=0)
+    return Measurement(
+        batch_s=samples(own_s), host=host, counts={"calls": 100, "left_out_calls": 0},
+        others=others if case.parameters.get("dosed") else {},
+    )  # fmt: skip
+
+
+def question(*places: Arm, budget_s: float) -> BoundQuestion:
+    case = Case(primitive="replay", parameters=PROBLEM.parameters(), backend="torch", device="cpu")
+    return BoundQuestion(
+        step=ReplayedStep("a step", case, None), here=DosingPlace("cpu", (0, 1), 2, 2.0), places=places,
+        budget_s=budget_s, timeout_s=1.0,
+    )  # fmt: skip
+
+
+def nothing() -> Results:
+    return Results(header=header([], {}), workers=[], records=[])
+
+
+def bounds(monkeypatch: pytest.MonkeyPatch, *places: Arm, rounds: int = 3) -> Bounds:
+    """By as many rounds, each of which takes ten seconds by the clock."""
+    monkeypatch.setattr(bounding, "Dosing", Simulated)
+    clock = itertools.count(step=10.0 / 4)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    asked = question(*places, budget_s=10.0 * rounds + 1)
+    found, ended = bounding.bound(asked, nothing(), None, print)
+    assert ended is None
+    return found
+
+
+def test_each_slope_is_what_was_put_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = bounds(monkeypatch)
+    told = {each.factor: each for each in found.slopes}
+    truth: dict[FactorId, float] = {"calls": OF_CALLS, "quota": OF_TIME, "cpus": OF_TIME, "busy": 0.3, "memory": 0.2}
+    assert truth.keys() == told.keys()
+    for factor, share in truth.items():
+        slope = told[factor]
+        assert slope.low is not None
+        assert slope.high is not None
+        assert slope.low - 0.02 < share < slope.high + 0.02, slope
+    assert {"loses"} == {each.verdict for each in found.slopes if each.pairs > 2}
+    assert (100, 0) == (found.calls, found.left_out_calls)
+
+
+@pytest.mark.parametrize(
+    ("arm", "truth"),
+    [
+        (Arm(name="quota", cpus=0.8), 1 + OF_TIME * 1.5),
+        (Arm(name="one CPU", affinity=(0,)), 1 + OF_TIME),
+        (Arm(name="longer calls", niceness=5), 1 + 1.5 * OF_CALLS),
+        (Arm(name="half", neighbour=Neighbour(words="x", primitive="gemm", parameters={})), HALF[0]),
+        (Arm(name="alike"), 1.0),
+    ],
+    ids=lambda each: each.name if isinstance(each, Arm) else "",
+)
+def test_places_are_foretold(arm: Arm, truth: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = bounds(monkeypatch, arm)
+    (place,) = found.places
+    assert place.low is not None
+    assert place.high is not None
+    assert place.low < truth < place.high < 1.3 * place.low
+    assert (3, True, []) == (place.pairs, place.is_within, place.beyond)
+    document = report.document(found)
+    assert ["passed"] == [each.state for each in document.checks()]
+    (words,) = document.beside
+    assert words.words.endswith(", as foretold.")
+
+
+def test_more_than_was_tried_is_said_and_what_no_slope_is_of_not_foretold(monkeypatch: pytest.MonkeyPatch) -> None:
+    (place,) = bounds(monkeypatch, Arm(name="little", cpus=0.2)).places
+    assert ["quota"] == place.beyond
+    (place,) = bounds(monkeypatch, Arm(name="half", cpus=0.8), rounds=0).places
+    assert "no slope is known of quota" == place.reason
+    assert (None, 3, None) == (place.low, place.pairs, place.is_within)
+
+
+def test_nothing_is_said_where_no_harm_matters_and_the_margin_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.OF_CALLS", 0.0)
+    monkeypatch.setattr(f"{__name__}.OF_TIME", 0.0)
+    monkeypatch.setattr(f"{__name__}.HARMS", dict.fromkeys(HARMS, (1.0, 1.5, 1.8)))
+    found = bounds(monkeypatch, rounds=6)
+    assert {"nothing"} == {each.verdict for each in found.slopes}
+    assert report.answer(found).startswith("a step: nothing by ")
+    assert "fine" == report.document(found).answer.tone  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_an_answer_after_an_interrupt(stop: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the fourth pair, of what was measured in the first three."""
+    pair, done = Simulated._pair, itertools.count()
+
+    def interrupted(*of_pair: Any) -> None:
+        if next(done) == 3:
+            raise stop
+        pair(*of_pair)
+
+    monkeypatch.setattr(Simulated, "_pair", interrupted)
+    monkeypatch.setattr(bounding, "Dosing", Simulated)
+    found, ended = bounding.bound(question(budget_s=60.0), nothing(), None, print)
+    assert isinstance(ended, stop)
+    assert found.is_cut_off
+    assert {"calls": 1, "quota": 1, "cpus": 1, "busy": 0, "memory": 0} == {
+        each.factor: each.pairs for each in found.slopes
+    }
+    assert report.answer(found).endswith("; cut off before all was tried.")
