@@ -35,7 +35,7 @@ def test_requests_that_cannot_be_met_are_refused_before_anything_is_built(
     monkeypatch.setenv("PATH", str(tmp_path))
     asked = ("image", "--runtime", "podman")
     assert f"{tmp_path}: is a folder" == refusal(*asked, "--json", tmp_path)
-    assert refusal(*asked, "--extra", "trch").startswith("--extra trch: primbench 0")
+    assert refusal(*asked, "--extra", "trch").startswith("--extra trch: primbench 1")
     assert refusal(*asked, "--base", "").startswith("--base '': the name of an image")
     assert refusal(*asked, "--tag", "").startswith("--tag '': the name of an image")
     assert refusal(*asked).startswith("--runtime podman: podman is not installed")
