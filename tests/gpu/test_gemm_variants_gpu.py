@@ -50,7 +50,7 @@ def test_a_batch_is_one_call(backend: str, trans_b: bool) -> None:
 
 
 @BACKENDS
-@pytest.mark.parametrize("split", ["even", "random"])
+@pytest.mark.parametrize("split", ["even", "random", "zipf"])
 def test_groups_of_bfloat16_are_right(backend: str, split: str) -> None:
     measured = measured_on(backend, GroupedGemm(16, 1000, 512, 256, "bfloat16", split))
     expected = "torch._grouped_mm" if backend == "torch" else "a product for each group"
@@ -66,6 +66,22 @@ def test_every_scaling_is_right_or_refused_with_the_librarys_reason(backend: str
         if driver.compute_capability() == 90 and scaling == "tensor":
             raise
         pytest.skip(f"not supported on this GPU and stack: {refused}")
+
+
+@pytest.mark.parametrize(("dtype", "scaling"), [("int8", "row"), ("int4", "group")])
+def test_weights_of_few_bits_are_multiplied_on_every_gpu(dtype: str, scaling: str) -> None:
+    for m in (32, 512):
+        assert measured_on("torch", ScaledGemm(m, 512, 1024, dtype, scaling)).algorithm
+
+
+@pytest.mark.parametrize(("dtype", "scaling"), [("float8_e4m3", "mx"), ("float4_e2m1", "mx"), ("float4_e2m1", "nv")])
+def test_microscales_are_right_or_refused_with_what_the_gpu_lacks(dtype: str, scaling: str) -> None:
+    problem = ScaledGemm(512, 512, 1024, dtype, scaling)
+    if driver.compute_capability() < 100:
+        with pytest.raises(UnsupportedCase, match=r"needs compute capability 10.0, .*: this GPU has \d"):
+            measured_on("torch", problem)
+    else:
+        measured_on("torch", problem)
 
 
 @BACKENDS

@@ -45,3 +45,29 @@ def test_every_entry_says_where_it_is_in_a_step() -> None:
     for name in ("llama3-8b", "llama3-70b", "mixtral-8x7b", "qwen3-8b", "dit-xl-2", "bert-base", "resnet-50"):
         for entry in suites.read(name):
             assert {"set", "phase", "label", "count"} <= entry.labels.keys(), entry
+
+
+EXPERTS = ("qwen3-30b-a3b", "mixtral-8x7b", "deepseek-v3")
+DENSE_OF_DEEPSEEK = 187_000_000 + 3 * 7168 * 18432  # attention as in the others, and a feed-forward without experts
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "others", "billions"),
+    [
+        ("llama3-8b", 32, 2 * 128_256 * 4096, 8.03),
+        ("llama3-70b", 80, 2 * 128_256 * 8192, 70.6),
+        ("qwen3-8b", 36, 2 * 151_936 * 4096, 8.2),
+        ("qwen3-30b-a3b", 48, 2 * 151_936 * 2048, 30.5),
+        ("mixtral-8x7b", 32, 2 * 32_000 * 4096, 46.7),
+        ("deepseek-v3", 58, 2 * 129_280 * 7168 + 3 * DENSE_OF_DEEPSEEK, 671),
+    ],
+)
+def test_products_of_serving_have_the_weights_that_a_model_is_known_by(
+    name: str, layers: int, others: float, billions: float
+) -> None:
+    """Those of a layer, in all layers, and two tables of words. A router has too few to count."""
+    sizes = set()
+    for entry in suites.read("serving", set=name, only=["gemm", *(["grouped_gemm"] if name in EXPERTS else [])]):
+        fields = entry.problem.parameters()
+        sizes.add((entry.labels["label"], int(fields.get("groups", 1)) * int(fields["n"]) * int(fields["k"])))
+    assert billions * 1e9 == pytest.approx(layers * sum(size for _, size in sizes) + others, rel=0.01)

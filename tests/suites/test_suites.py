@@ -299,7 +299,7 @@ def test_every_shipped_suite_loads_and_has_a_title() -> None:
         "small",
         "medium",
         "large",
-        *sorted([*steps, "certify", "deepbench", "ladder", "links", "quick", "roof", "selftest", "sizes"]),
+        *sorted([*steps, "certify", "deepbench", "ladder", "links", "quick", "roof", "selftest", "serving", "sizes"]),
     ]
     assert expected == suites.names()
     for name in suites.names():
