@@ -108,7 +108,7 @@ def bound(
     places: list[Foretold] = []
     ended: Ended = None
     try:
-        dosing.give_doses(begun_s + asking.budget_s)
+        dosing.give_doses(begun_s + asking.budget_s, asking.places)
         known = told(dosing)
         for arm in asking.places:
             _place(dosing, known, _as_here(arm, dosing.here), places, tell)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from primbench.doses.factors import OF_A_QUOTA, UNDOSED, trials, undosed
+from primbench.doses.factors import OF_A_QUOTA, UNDOSED, asked_first, trials, undosed
 from primbench.experiments.pairs import run
 from primbench.experiments.study import plan
 from primbench.spec.study import IN_TURN, Pairing, Study
@@ -56,15 +56,16 @@ class Dosing:
     def trials(self) -> list[Trial]:
         return trials(self.step, self.here)
 
-    def give_doses(self, ends_s: float) -> None:
+    def give_doses(self, ends_s: float, places: Sequence[Arm] = ()) -> None:
         """Trial after trial, round after round, none but the first of which would end later, by what others took.
 
-        ends_s: in time.monotonic()'s seconds.
+        ends_s: in time.monotonic()'s seconds. places: what foretells these comes first in each round.
         """
+        first = asked_first(self.here, places)
         has_begun = True
         while has_begun:
             has_begun = False
-            for trial in self.trials:
+            for trial in sorted(self.trials, key=lambda each: each.id not in first):
                 if not trial.why_not and self._is_in_time(trial, ends_s):
                     self._pair(trial.id, trial.arms, trial.cases, IN_TURN)
                     self._learn_use()

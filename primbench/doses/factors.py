@@ -26,7 +26,7 @@ from primbench.spec.neighbour import Neighbour
 from primbench.spec.placement import Placement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from primbench.environment.limits import Limits
 
@@ -104,6 +104,8 @@ class Factor:
     """The arm that it is set beside."""
     of_limits: Callable[[Limits, DosingPlace], float] | None = None
     """How large a dose a place is, by what its worker has read."""
+    asked_by: tuple[str, ...] = ("neighbour",)
+    """Fields of an arm by which it has this harm for certain."""
     on_gpus: bool | None = None
     """Whether it is of steps on a GPU, or of others; None of both."""
 
@@ -116,14 +118,14 @@ def _too_little(granted: float | None, here: DosingPlace) -> float:
 BUSY_ARM, MEMORY_ARM = "beside a busy neighbour", "beside one that moves memory"
 COPIES_ARM, KERNELS_ARM = "beside copies", "beside kernels"
 FACTORS = (
-    Factor("calls", "longer calls", "a us of each call", "calls", Probe(CALL)),
+    Factor("calls", "longer calls", "a us of each call", "calls", Probe(CALL), asked_by=()),
     Factor(
         "quota", "a CPU quota", "at half the CPU time that it uses", "quota",
-        of_limits=lambda limits, here: _too_little(limits.cpu_quota, here),
+        of_limits=lambda limits, here: _too_little(limits.cpu_quota, here), asked_by=("cpus",),
     ),
     Factor(
         "cpus", "fewer CPUs", "on half the CPUs that it uses", "cpus",
-        of_limits=lambda limits, here: _too_little(len(limits.cpus_allowed), here),
+        of_limits=lambda limits, here: _too_little(len(limits.cpus_allowed), here), asked_by=("affinity", "cpuset"),
     ),
     Factor("busy", "a busy neighbour", BUSY_ARM, "beside", Probe(PRODUCT, is_mean=True), BUSY_ARM, on_gpus=False),
     Factor(
@@ -159,6 +161,13 @@ class Trial(NamedTuple):
 def undosed(here: DosingPlace) -> Arm:
     """The place where the step is as it was captured."""
     return Arm(name=UNDOSED, placement=Placement(threads=here.threads))
+
+
+def asked_first(here: DosingPlace, places: Sequence[Arm]) -> set[TrialId]:
+    """The trials of harms that places have for certain, or may have, without which nothing is foretold of them."""
+    has_it = {name for arm in places for each in factors(here) for name in each.asked_by if getattr(arm, name)}
+    may_have: set[TrialId] = {"calls"} if any(arm.neighbour is None for arm in places) else set()
+    return may_have | {each.trial for each in factors(here) if has_it & {*each.asked_by}}
 
 
 def trials(step: Case, here: DosingPlace) -> list[Trial]:
