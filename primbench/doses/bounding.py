@@ -13,7 +13,7 @@ from primbench.doses.dosing import PAIRS, Dosing, mean_s, samples_of
 from primbench.doses.factors import TORCH, UNDOSED, USUAL, DosingPlace
 from primbench.doses.found import Bounds, Foretold
 from primbench.doses.telling import foretell, measured, probes_of, told
-from primbench.errors import FileError
+from primbench.errors import FileError, InvalidRequest
 from primbench.kernels.replay import Replay
 from primbench.kernels.replay.problem import Part, encoded
 from primbench.spec.captured import PARTS
@@ -21,9 +21,10 @@ from primbench.spec.placement import Placement
 from primbench.workers.plan import plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from primbench.doses.telling import Told
+    from primbench.measurement import Measurement
     from primbench.results.file import Results
     from primbench.results.writer import Writer
     from primbench.spec.arm import Arm
@@ -45,16 +46,19 @@ class ReplayedStep(NamedTuple):
 
 
 def step_of(file: str, entries: Sequence[Entry], said: StudyFile, device: str | None) -> ReplayedStep:
-    """device: None is the first GPU, else the CPU. Raises FileError for a file without parts, and as plan() does."""
+    """device: None is the first GPU, else the CPU. Raises FileError for a file without parts, InvalidRequest for
+    several devices, and as plan() does."""
     parts = [each for each in entries if each.labels.get("set") == PARTS]
     if not parts:
         raise FileError(f"{file}: no parts of a step, which `primbench capture` writes as set = 'parts'")
     calls = [Part(each.problem.primitive, each.problem.parameters()) for each in parts]
     problem = Replay(calls=encoded(calls, in_order([each.labels for each in parts])))
-    (case, *_) = plan(
+    case, *others = plan(
         [(problem, {"label": os.path.basename(file)})], backends=[TORCH], device=device, method=USUAL,
         placement=Placement(), processes=1,
     )  # fmt: skip
+    if others:
+        raise InvalidRequest(f"{file}: on one device, not on {1 + len(others)}: cpu, or cuda:N")
     return ReplayedStep(said.captured.step if said.captured else said.title or file, case, said.captured)
 
 
@@ -152,5 +156,12 @@ def _bounds(step: ReplayedStep, dosing: Dosing) -> Bounds:
         left_out_calls=counts.get("left_out_calls"),
         time_s=fmean(times_s) if times_s else None,
         captured_s=median(captured_s) if captured_s else None,
+        waited_share=_waited_share(undosed),
         slopes=[each.slope for each in told(dosing)],
     )
+
+
+def _waited_share(several: Iterable[Measurement]) -> float | None:
+    hosts = [each.host for each in several if each.host is not None]
+    shares = [share for host in hosts if (share := host.share(host.waited_s)) is not None]
+    return median(shares) if shares else None

@@ -91,7 +91,7 @@ class Factor:
 
     id: FactorId
     words: str
-    """What is harmed, as in "nothing by ..."."""
+    """What does the harm, as in "nothing by ..."."""
     per: str
     """What one dose is, as in "loses 0.8 % ..."."""
     trial: TrialId
@@ -120,16 +120,16 @@ COPIES_ARM, KERNELS_ARM = "beside copies", "beside kernels"
 FACTORS = (
     Factor("calls", "longer calls", "a us of each call", "calls", Probe(CALL), asked_by=()),
     Factor(
-        "quota", "a CPU quota", "at half the CPU time that it uses", "quota",
+        "quota", "a CPU quota", "at half its CPU time", "quota",
         of_limits=lambda limits, here: _too_little(limits.cpu_quota, here), asked_by=("cpus",),
     ),
     Factor(
-        "cpus", "fewer CPUs", "on half the CPUs that it uses", "cpus",
+        "cpus", "fewer CPUs", "on half its CPUs", "cpus",
         of_limits=lambda limits, here: _too_little(len(limits.cpus_allowed), here), asked_by=("affinity", "cpuset"),
     ),
     Factor("busy", "a busy neighbour", BUSY_ARM, "beside", Probe(PRODUCT, is_mean=True), BUSY_ARM, on_gpus=False),
     Factor(
-        "memory", "a neighbour on memory bandwidth", MEMORY_ARM, "beside", Probe(MEMORY_COPY), MEMORY_ARM, BUSY_ARM,
+        "memory", "memory bandwidth", MEMORY_ARM, "beside", Probe(MEMORY_COPY), MEMORY_ARM, BUSY_ARM,
         on_gpus=False,
     ),
     Factor("copies", "a neighbour on copies", COPIES_ARM, "beside", Probe(COPY_TO_GPU), COPIES_ARM, on_gpus=True),

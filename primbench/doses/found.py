@@ -90,6 +90,9 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """What the calls take, undosed, in seconds: the mean of all processes; None where none ran."""
     captured_s: float | None
     """Median of steps like it as they ran in the script, Python included; None where the file has none."""
+    waited_share: float | None
+    """Share of its time in which a thread of the undosed step waited for a CPU, the median of processes; None where the
+    kernel does not count it, or none ran."""
     slopes: list[Slope]
     places: list[Foretold] = []
     took_s: float = 0.0

@@ -8,6 +8,7 @@ from msgspec.structs import asdict
 
 from primbench.compare.shown import shown_ratio
 from primbench.report.document import Check, Column, Document, Note, Section, Table, VerdictCell
+from primbench.results.disturbances import WAITED_FRACTION
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
@@ -84,17 +85,17 @@ def _sections(found: Bounds) -> Iterator[Section]:
 def _slopes(found: Bounds) -> Table:
     shares = [None if each.low is None or each.high is None else (each.low, each.high) for each in found.slopes]
     return Table(
-        found.step,
+        "harms",
         [
             Column("harm", [each.words for each in found.slopes]),
-            Column("one dose", [each.per for each in found.slopes]),
             Column("longer by", [each.share for each in found.slopes], format_percent),
             Column("95 % interval", shares, lambda pair: f"{format_percent(pair[0])} to {format_percent(pair[1])}"),
-            Column("largest dose", [each.largest_dose for each in found.slopes], "{:.3g}".format),
+            Column("for a dose", [each.per for each in found.slopes]),
+            Column("at most", [each.largest_dose for each in found.slopes], "{:.3g}".format),
             Column("pairs", [each.pairs for each in found.slopes]),
             Column("verdict", [_verdict(each) for each in found.slopes]),
         ],
-        how="share of its undosed time by which it is longer",
+        how="share of its undosed time; at most: the largest dose",
     )
 
 
@@ -125,6 +126,11 @@ def _doses(doses: Sequence[PlaceDose]) -> str:
 
 
 def _notes(found: Bounds) -> Iterator[Note]:
+    if found.waited_share is not None and found.waited_share > WAITED_FRACTION:
+        waited = format_percent(found.waited_share)
+        yield Note(f"It waited for a CPU during {waited} of its time undosed: other work is in all of this.", "warning")
+    if any(each.verdict == "not told" for each in found.slopes):
+        yield Note("More pairs tell more:", command=("--time-budget", "5m"))
     if found.calls is None:
         return
     left_out = f", {found.left_out_calls} left out, which this torch does not have here" * bool(found.left_out_calls)
