@@ -37,7 +37,20 @@ def main(words: Sequence[str]) -> None:
     for _ in range(int(steps) - 1):
         made += int(torch.isfinite(step()))  # as loops that print their loss do, it waits for each
     stage()
-    os.write(int(pipe), f"{made} {' '.join(map(str, ended_ns))}".encode())
+    os.write(int(pipe), f"{made} {_queued_ns()} {' '.join(map(str, ended_ns))}".encode())
+
+
+def _queued_ns() -> int:
+    """How long this thread has waited for a CPU so far; -1 where the kernel does not count it.
+
+    Source: Linux, scheduler/sched-stats.rst, schedstat.
+    """
+    try:
+        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
+            ran_ns, queued_ns, _ = map(int, file.read().split())
+    except (OSError, ValueError):
+        return -1
+    return queued_ns if ran_ns else -1
 
 
 def prepared(name: str, mode: str, batch_size: int, device: str, files: Sequence[str] = ()) -> Callable[[], Any]:

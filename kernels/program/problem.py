@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from primbench.measurement import Measurement
     from primbench.problem import Array
 
+QUEUED = "queued"
 STAGES = ("interpreter", "import", "context", "setup", "first_step", "steps", "end")
 
 
@@ -25,7 +26,8 @@ class Program(Problem, name="program"):
     Each call is a process of its own, from the moment it is asked for until it has ended, as time(1) has it. Beside
     that stand its stages: interpreter, until Python runs; import, of torch; context, the GPU's; setup, of the model and
     a batch; first_step, with what is tuned and loaded then; steps, the others; end, until the process is gone. They add
-    up to the whole.
+    up to the whole. queued is how long the process's first thread waited in all of these for a CPU, where the kernel
+    counts it.
 
     NAME is one of `primbench list models`.
     """
@@ -55,8 +57,8 @@ class Program(Problem, name="program"):
         """How many are read depends on what is installed."""
 
     def figures(self, measured: Measurement) -> dict[str, float | None]:
-        found = {stage: measured.others.get(f"{stage}_s") for stage in STAGES}
-        return {f"{stage}_s": samples.median_s if samples else None for stage, samples in found.items()}
+        found = {name: measured.others.get(f"{name}_s") for name in (*STAGES, QUEUED)}
+        return {f"{name}_s": each.median_s if each and each.samples_s else None for name, each in found.items()}
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
         return ()

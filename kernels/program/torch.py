@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import PrimbenchError, UnsupportedCase
-from primbench.kernels.program.problem import STAGES
+from primbench.kernels.program.problem import QUEUED, STAGES
 from primbench.measurement import Samples
 from primbench.problem import described, kernel
 from primbench.registry import named_files
@@ -46,7 +46,7 @@ def torch_program(backend: Any, problem: Program) -> Step:
         host_buffers=[],
         before=runs.begin,
         is_process=True,
-        others={f"{stage}_s": runs.samples_of(number) for number, stage in enumerate(STAGES)},
+        others={f"{name}_s": runs.samples_of(number) for number, name in enumerate((*STAGES, QUEUED))},
     )
 
 
@@ -59,7 +59,7 @@ class _Runs:
         self._words = [
             problem.network, problem.mode, str(problem.batch_size), str(problem.steps), self._device, *named_files(),
         ]  # fmt: skip
-        self._stages_s: list[list[float]] = []
+        self._stages_s: list[list[float]] = []  # of each run, and at the end how long it waited for a CPU
         self._is_timed = False
 
     def _without_memory(self, said: str) -> str:
@@ -74,7 +74,7 @@ class _Runs:
 
     def samples_of(self, number: int) -> Any:
         def samples(*_: object) -> Samples:
-            times_s = [stages_s[number] for stages_s in self._stages_s]
+            times_s = [stages_s[number] for stages_s in self._stages_s if stages_s[number] >= 0]
             return Samples(samples_s=times_s, calls_per_sample=1, taken_by="clock of the process", stopped="count")
 
         return samples
@@ -94,9 +94,9 @@ class _Runs:
             lines = complaint.strip().splitlines()
             said = in_short(lines[-1]) if lines else f"ended with {done.returncode}"
             raise PrimbenchError(f"program {self._words[0]}: {self._without_memory(said)}{said}")
-        made, *within_ns = said.split(" ")
+        made, queued_ns, *within_ns = said.split(" ")
         at_ns = [begun_ns, *map(int, within_ns), ended_ns]
         if self._is_timed:
             pairs = itertools.pairwise(at_ns)
-            self._stages_s.append([(end - begin) / 1e9 for begin, end in pairs])
+            self._stages_s.append([*((end - begin) / 1e9 for begin, end in pairs), int(queued_ns) / 1e9])
         return int(made)

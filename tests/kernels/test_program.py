@@ -15,7 +15,7 @@ from primbench.backends import missing, open_backend
 from primbench.errors import PrimbenchError, UnsupportedCase
 from primbench.kernels.program import Program
 from primbench.kernels.program._run import prepared
-from primbench.kernels.program.problem import STAGES
+from primbench.kernels.program.problem import QUEUED, STAGES
 from primbench.measurement import Measurement
 from primbench.problem import description_of
 from primbench.registry import setup_of
@@ -57,8 +57,8 @@ def test_stages_add_up_to_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert all(1 == len(samples_s) and samples_s[0] > 0 for samples_s in stages_s)
     assert sum(samples_s[0] for samples_s in stages_s) <= whole_s
     figures = problem.figures(Measurement(others=others))
-    assert {f"{stage}_s" for stage in STAGES} == figures.keys()
-    assert None not in figures.values()
+    assert {f"{name}_s" for name in (*STAGES, QUEUED)} == figures.keys()
+    assert None not in [figures[f"{stage}_s"] for stage in STAGES]
     assert (tmp_path / "own.seen").exists()
 
 
@@ -107,7 +107,7 @@ def test_a_batch_for_which_there_is_no_memory_is_said_to_be_one(
 LEAVES = """
 import os, sys, time
 if os.fork():
-    os.write(int(sys.argv[1]), b"3 1 2 3 4 5 6")
+    os.write(int(sys.argv[1]), b"3 0 1 2 3 4 5 6")
 else:
     open(__file__ + ".pid", "w").write(str(os.getpid()))
     time.sleep(60)
