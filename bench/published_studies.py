@@ -1,11 +1,11 @@
 """What published studies claimed, and what the same shows on equal stacks here: one table, in Markdown.
 
     published_studies.py [STUDY ...] [--keep FOLDER] [--budget 5min] [-- OPTIONS of primbench study]
-    published_studies.py FILE ... [--into docs/studies.md]
+    published_studies.py FILE ... [--into docs/measured.md]
 
 Runs the studies that repeat a published one, all where none is named, one after the other; files that are named are
 shown beside them, or alone. With --budget each begins no pair of processes that would end later, and ends once all is
-settled; without, it is as long as docs/studies.md says.
+settled; without, it is as long as docs/measured.md says.
 
 With --keep a folder gets what suites/reference/studies holds of each, STUDY.jsonl.xz, with the GPU's name before it:
 environment variables, configuration files and folders of paths are taken out, serial numbers become 1, 2 and so on, so
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 COLUMNS = ["study", "claim", "published", "case here", "place", "ratio here", "answer"]
 BLOCK = re.compile(
     r"^\| study \| claim .*?(?=^## )", re.MULTILINE | re.DOTALL
-)  # of docs/studies.md, to the next heading
+)  # of docs/measured.md, to the next heading
 MOST_SAMPLES, OF_SINGLE_CALLS = 1000, ("wall_s", "enqueue_single_s")
 SERIALS = ("boot_id", "uuid", "roce_addresses")
 # Of two parts or more, and none of the kernel's own files, whose names are the same everywhere.
@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("named", nargs="*", metavar="STUDY|FILE", help=f"of {', '.join(repeated)}, or files of such")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="for files of the studies, without machines' names")
     parser.add_argument("--budget", metavar="DURATION", help="for each study, as --time-budget of primbench study")
-    parser.add_argument("--into", type=Path, metavar="PAGE", help="whose table this is made anew, docs/studies.md")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="whose table this is made anew, docs/measured.md")
     asked = parser.parse_args(own)
     ending = ["--until", "settled", "--time-budget", asked.budget] if asked.budget else []
     with tempfile.TemporaryDirectory() as folder:

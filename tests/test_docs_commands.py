@@ -111,7 +111,7 @@ def given(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
 
     def make(page: str, backend: str, only: list[str]) -> None:
         Path("config.toml").write_text(OWN.format(backend=backend, only=only))
-        if page in ("own-model.md", "studies.md"):
+        if page in ("own-model.md", "studies.md", "measured.md"):
             Path("study.jsonl").write_bytes(lzma.decompress(STUDY.read_bytes()))
             Path("study.jsonl").rename("operators.jsonl" if page == "own-model.md" else "study.jsonl")
             Path("train.py").write_text(SCRIPT)

@@ -72,7 +72,7 @@ def test_the_table_of_profiles_is_that_of_the_kept_study() -> None:
     assert comparison.again is not None
     assert {"equivalent", "equivalent-in-these-runs"} == {case.verdict for arm in comparison.arms for case in arm.cases}
     assert headline(comparison).startswith("Nothing is slower in any of 18 cases")
-    assert "\nNothing is slower in any case. Each takes as long, within 1 % for kernel times, " in PAGES["studies.md"]
+    assert "\nNothing is slower in any case. Each takes as long, within 1 % for kernel times, " in PAGES["measured.md"]
     for number, case in enumerate(comparison.again.cases):
         primary = [arm.cases[number].primary for arm in (*comparison.arms, comparison.again)]
         shown = [
@@ -83,11 +83,11 @@ def test_the_table_of_profiles_is_that_of_the_kept_study() -> None:
         assert 3 == len(shown)
         first, *_ = primary
         assert first is not None
-        assert f" | {format_time(first.baseline_s)} | {' | '.join(shown)} |\n" in PAGES["studies.md"], case.case
+        assert f" | {format_time(first.baseline_s)} | {' | '.join(shown)} |\n" in PAGES["measured.md"], case.case
 
 
 def test_the_table_of_published_studies_is_that_of_the_kept_ones() -> None:
-    files, page = sorted((ROOT / "suites/reference/studies").glob("h*-*.jsonl.xz")), PAGES["studies.md"]
+    files, page = sorted((ROOT / "suites/reference/studies").glob("h*-*.jsonl.xz")), PAGES["measured.md"]
     assert page == in_page(files, page)
     shown = shown_of(files)
     assert {"fathom", "mnist_imdb", "network", "snn_lnn", "tf_cnn"} == {row[0] for row in shown.rows}

@@ -1,4 +1,4 @@
-"""Whether a published ratio agrees with an interval here, by the rule that docs/studies.md states."""
+"""Whether a published ratio agrees with an interval here, by the rule that docs/measured.md states."""
 
 from __future__ import annotations
 
