@@ -52,6 +52,9 @@ class GpuVendor(Protocol):
 
     def Event(self, *, sleeps: bool = False) -> GpuEvent: ...  # noqa: N802 - a class
 
+    def clock_fault(self, stream: int) -> str | None:
+        """Why its events do not tell the time, and by what times are taken then; None where they do. Never raises."""
+
     def Blocker(self, stream: int, limit_s: float = ...) -> StreamBlocker: ...  # noqa: N802 - a class
 
     def synchronize(self, stream: int) -> None: ...

@@ -138,7 +138,7 @@ def _place(worker: Worker) -> str:
 def _notes(records: list[Record]) -> list[Note]:
     return [
         *_disturbance_notes(records),
-        *map(Note, (*_noise_notes(records), *_speed_notes(records), *_clock_notes(records))),
+        *map(Note, (*_noise_notes(records), *_speed_notes(records), *_clock_notes(records), *_event_notes(records))),
         *_trace_notes(records),
     ]
 
@@ -164,6 +164,12 @@ def _speed_notes(records: list[Record]) -> list[str]:
         f"the CPU was slow beside {format_percent(slowed / count)} of all samples: a loop of Python took over "
         f"{format_percent(SLOWED - 1)} longer than at its quickest, which times of the host have in them"
     ]
+
+
+def _event_notes(records: list[Record]) -> list[str]:
+    """What is wrong with the events of a GPU, and what times are taken by, each once."""
+    found = (record.measurement.missing.get("events") for record in records if record.measurement)
+    return [*dict.fromkeys(filter(None, found))]
 
 
 def _slowed(record: Record) -> tuple[float, int]:

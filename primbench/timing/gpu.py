@@ -62,6 +62,8 @@ class GpuTimer:
         self._gpu = vendor_of(backend.device)
         self._before = self._gpu.start(backend.device)
         self._missing = {"batch_s": "on a GPU stream_s is the period of back-to-back calls"}
+        if (fault := self._gpu.clock_fault(backend.stream_handle)) is not None:
+            self._missing["events"] = fault
         self._rough_s = _rough_time_s(calls, backend, pace)
         self._drift: float | None = None
         self._device = device_sampler(backend, [calls, *copies], self._rough_s, pace, self._missing)

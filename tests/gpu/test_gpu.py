@@ -123,6 +123,22 @@ def test_a_wrong_result_is_found_beside_the_warm_up(monkeypatch: pytest.MonkeyPa
 
 
 @needs_cupy
+def test_events_agree_with_the_gpus_own_timer_which_tells_the_same_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    from primbench.gpu.nvidia import clock
+
+    method = Method(min_time_s=0.05, max_time_s=0.5)
+    usual = measure(Gemm(2048, 2048, 2048), backend="cupy", device="cuda:0", method=method)
+    assert "events" not in usual.missing
+    monkeypatch.setattr(clock, "_checks", {})
+    monkeypatch.setattr(clock, "check", lambda tries: clock.ClockCheck("timer", "asked for"))
+    by_timer = measure(Gemm(2048, 2048, 2048), backend="cupy", device="cuda:0", method=method)
+    assert "asked for" == by_timer.missing["events"]
+    assert usual.device_s is not None
+    assert by_timer.device_s is not None
+    assert 1 == pytest.approx(by_timer.device_s.median_s / usual.device_s.median_s, abs=0.05)
+
+
+@needs_cupy
 def test_energy_is_counted_over_a_second_and_more() -> None:
     measured = measure(Gemm(2048, 2048, 2048), backend="cupy", device="cuda:0", method=Method(min_time_s=1))
     assert measured.gpu is not None

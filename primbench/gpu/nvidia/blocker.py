@@ -6,11 +6,10 @@ Of the CUDA Driver API, by ctypes, as primbench/gpu/nvidia/driver.py.
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_size_t, c_uint, c_ulonglong, c_void_p
+from ctypes import c_uint, c_ulonglong, c_void_p
 
-from primbench.gpu.nvidia.driver import Module, call, function
+from primbench.gpu.nvidia.driver import MappedMemory, Module, call, function
 
-_HOST_ALLOC_DEVICEMAP = 2
 HELD_S = 1.0  # that a stream is held for at the most
 
 # Spins until word 0 of the flag is set, or for limit_ns; then it sets word 1 instead, so that a queue that fills up
@@ -51,21 +50,16 @@ class Blocker:
     """
 
     def __init__(self, stream: int, limit_s: float = HELD_S) -> None:
-        host, device = c_void_p(), c_ulonglong()
-        self._module = Module(_HOLD_PTX)
-        self._function = c_void_p(self._module.function("hold"))
-        call("cuMemHostAlloc", byref(host), c_size_t(8), c_uint(_HOST_ALLOC_DEVICEMAP))
-        call("cuMemHostGetDevicePointer_v2", byref(device), host, c_uint(0))
-        self._host, self._stream = host, c_void_p(stream)
-        self._words = (c_uint * 2).from_address(host.value or 0)
-        self._values = (device, c_ulonglong(int(limit_s * 1e9)))
+        self._module, self._memory = Module(_HOLD_PTX), MappedMemory(8)
+        self._function, self._stream = c_void_p(self._module.function("hold")), c_void_p(stream)
+        self._words = (c_uint * 2).from_address(self._memory.host)
+        self._values = (self._memory.device, c_ulonglong(int(limit_s * 1e9)))
         self._arguments = (c_void_p * 2)(*(ctypes.addressof(value) for value in self._values))
 
     def __del__(self) -> None:
         if getattr(self, "_words", None) is not None:
             self.release()
             function("cuStreamSynchronize")(self._stream)
-            function("cuMemFreeHost")(self._host)
 
     def hold(self) -> None:
         """Stop the stream here until release()."""

@@ -18,6 +18,7 @@ from primbench.errors import BackendUnavailable, PrimbenchError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+_HOST_ALLOC_DEVICEMAP = 2
 _STREAM_NON_BLOCKING = 1
 _CAPTURE_THREAD_LOCAL = 1
 _CAPTURE_ACTIVE = 1
@@ -57,6 +58,13 @@ def failure(function: str, status: int) -> CudaError:
     name = c_char_p()
     _library().cuGetErrorName(status, byref(name))
     return CudaError(f"{function}: {name.value.decode() if name.value else status}")
+
+
+def current_context() -> int:
+    """The handle of the calling thread's context; 0 where it has none."""
+    context = c_void_p()
+    call("cuCtxGetCurrent", byref(context))
+    return context.value or 0
 
 
 def create_stream() -> int:
@@ -264,3 +272,24 @@ class Module:
         found = c_void_p()
         call("cuModuleGetFunction", byref(found), self._handle, c_char_p(name.encode()))
         return _address(found)
+
+
+class MappedMemory:
+    """Memory of the host that kernels of the current context read and write, and find at ``device``.
+
+    Nothing may use it once this has gone.
+    """
+
+    def __init__(self, size_bytes: int) -> None:
+        self._host, self.device = c_void_p(), c_ulonglong()
+        call("cuMemHostAlloc", byref(self._host), c_size_t(size_bytes), c_uint(_HOST_ALLOC_DEVICEMAP))
+        call("cuMemHostGetDevicePointer_v2", byref(self.device), self._host, c_uint(0))
+
+    @property
+    def host(self) -> int:
+        """Where the host finds it."""
+        return _address(self._host)
+
+    def __del__(self) -> None:
+        if self._host:
+            _library().cuMemFreeHost(self._host)

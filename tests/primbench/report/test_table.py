@@ -155,6 +155,11 @@ def test_clocks_held_back_are_noted() -> None:
     assert ["clocks held back in some cases by: sw power cap"] == noted(table(record(held)))
 
 
+def test_events_that_tell_another_time_are_noted_once() -> None:
+    wrong = replace(ON_GPU, missing={"events": "events say so, the GPU's own timer otherwise"})
+    assert ["events say so, the GPU's own timer otherwise"] == noted(table(record(wrong), record(wrong, m=65)))
+
+
 # Microseconds seen on an H200: torch's convolution, whose algorithms each process tries anew, and cuDNN's by itself; a
 # GRU with its gaps; a product at the power limit; an LSTM, with an overlap that is made, as the last but one; empty
 # kernels, one by one and 64 and 512 in a graph; a graph of one; a copy of 512 bytes to the GPU.

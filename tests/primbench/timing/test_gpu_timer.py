@@ -55,6 +55,7 @@ def test_the_gpu_changes_contexts_right_before_its_time_is_sampled(
 
     monkeypatch.setattr(nvidia, "start", lambda device: None)
     monkeypatch.setattr(nvidia, "since", lambda before, reading: reading)
+    monkeypatch.setattr(nvidia, "clock_fault", lambda stream: "events tell negative times")
     stands_for("_rough_time_s", 1e-3)
     stands_for("device_sampler", SimpleNamespace(places=1, nodes_per_call=2.0, longest_path_per_call=1.0))
     stands_for("_device", (sampled, GpuReading()))
@@ -67,6 +68,7 @@ def test_the_gpu_changes_contexts_right_before_its_time_is_sampled(
     assert ["visit", "_device"] == events[events.index("_device") - 1 : events.index("_device") + 1]
     assert 1 == events.count("visit")
     assert (2.0, 1.0) == (found.nodes_per_call, found.longest_path_per_call)
+    assert "events tell negative times" == found.missing["events"]
     assert (refusal is not None) == ("second_context" in found.missing)
     assert found.missing.get("second_context", "").startswith(refusal or "")
 
