@@ -1,5 +1,7 @@
 """By how much results of random shapes are off, as a share of what is tolerated: of primitives with a backward pass.
 
+With --every-mode of all that a primitive computes, such as attention to a cache in pages, and sizes that suit tiles.
+
 A share above 1 is a failure; one that never comes near it is a tolerance that would let a wrong result pass. Sizes are
 drawn evenly on a logarithmic scale, options among all that a field allows. What follows names primitives.
 """
@@ -29,6 +31,7 @@ BACKWARD = ("backward", "train", "bwd_data", "bwd_weights")
 MOST_SIZE = 1024
 MOST_BYTES, MOST_FLOP = {"cpu": 2**22, "cuda": 2**26}, {"cpu": 2**28, "cuda": 2**33}
 FEW = 3  # of what is no size, such as a stride or layers
+GRAINS = (1, 16, 128, 512)  # that all sizes of a problem are multiples of, with --every-mode
 
 
 def has_backward(cls: type[Problem]) -> bool:
@@ -44,19 +47,37 @@ def drawn(rng: np.random.Generator, field: dataclasses.Field[Any]) -> Value:
     if isinstance(field.default, bool):
         return bool(rng.integers(2))
     if field.metadata.get("size"):
-        return round(math.exp(rng.uniform(0, math.log(MOST_SIZE))))
+        return any_size(rng)
     if isinstance(field.default, int) and rng.random() < 0.5:
         return int(rng.integers(field.metadata["least"] or 0, FEW + 1))
     found: Value = field.default  # type: ignore[assignment]
     return found
 
 
-def problems(primitive: str, rng: np.random.Generator, device: Device) -> Iterator[Problem]:
+def drawn_of_all(rng: np.random.Generator, field: dataclasses.Field[Any], grain: int) -> Value:
+    """As drawn(), of every choice, sizes that are multiples, and numbers of tokens as large as sizes."""
+    choices = field.metadata.get("choices", ())
+    if choices:
+        return str(rng.choice(choices))
+    if field.metadata.get("size"):
+        return -(-any_size(rng) // grain) * grain
+    if type(field.default) is int and rng.random() < 0.3:
+        return any_size(rng)
+    return drawn(rng, field)
+
+
+def any_size(rng: np.random.Generator) -> int:
+    return round(math.exp(rng.uniform(0, math.log(MOST_SIZE))))
+
+
+def problems(primitive: str, rng: np.random.Generator, device: Device, *, every_mode: bool) -> Iterator[Problem]:
     """Without end."""
     fields = fields_of(primitives()[primitive])
     while True:
+        grain = int(rng.choice(GRAINS))
+        given = {field.name: drawn_of_all(rng, field, grain) if every_mode else drawn(rng, field) for field in fields}
         try:
-            problem = build(primitive, {field.name: drawn(rng, field) for field in fields}).on(device)
+            problem = build(primitive, given).on(device)
         except InvalidRequest:
             continue  # options that exclude each other
         if problem.memory_bytes() <= MOST_BYTES[device.kind] and (problem.flop() or 0) <= MOST_FLOP[device.kind]:
@@ -82,11 +103,12 @@ def share(backend: Backend, problem: Problem, seed: int) -> float:
     return found_share
 
 
-def measure(primitive: str, name: str, device: str, count: int, budget_s: float) -> None:
-    rng, backend, ends = np.random.default_rng(1), open_backend(name, device), time.monotonic() + budget_s
+def measure(primitive: str, name: str, asked: argparse.Namespace) -> None:
+    rng, backend = np.random.default_rng(1), open_backend(name, asked.device)
+    ends, count = time.monotonic() + asked.budget, asked.count
     shares: dict[str, list[float]] = defaultdict(list)
     tried = 0
-    for problem in problems(primitive, rng, Device.parse(device)):
+    for problem in problems(primitive, rng, Device.parse(asked.device), every_mode=asked.every_mode):
         tried += 1
         if sum(map(len, shares.values())) >= count or tried > 50 * count or time.monotonic() > ends:
             break
@@ -112,13 +134,16 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="or cuda:N")
     parser.add_argument("--count", type=int, default=500, help="shapes of each primitive on each backend")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds for each primitive on each backend")
+    parser.add_argument(
+        "--every-mode", action="store_true", help="all choices of all fields, and multiples of 16 to 512"
+    )
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     named = asked.primitives or [name for name, cls in primitives().items() if has_backward(cls)]
     for primitive in named:
         for name in backends_of(primitive):
             if missing(name) is None and Device.parse(asked.device).kind in devices_of(name):
-                measure(primitive, name, asked.device, asked.count, asked.budget)
+                measure(primitive, name, asked)
 
 
 if __name__ == "__main__":

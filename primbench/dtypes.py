@@ -61,7 +61,7 @@ def rounding(dtype: str, size: Array) -> Array:
     import numpy as np
 
     magnitude = np.abs(size)
-    return UNIT_ROUNDOFF[dtype] * np.where(magnitude > 0, np.maximum(magnitude, SMALLEST_NORMAL[dtype]), 0.0)
+    return UNIT_ROUNDOFF[dtype] * np.where(magnitude > 0, np.maximum(magnitude, SMALLEST_NORMAL.get(dtype, 0.0)), 0.0)
 
 
 _ML_DTYPES = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn"}

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from primbench.dtypes import TF32_ROUNDOFF, UNIT_ROUNDOFF, itemsize_bytes
+from primbench.dtypes import TF32_ROUNDOFF, UNIT_ROUNDOFF, itemsize_bytes, rounding
 from primbench.errors import InvalidField, UnsupportedCase
 from primbench.kernels.conv._geometry import Axis, Geometry
 from primbench.problem import Problem, Reference, option, size
@@ -199,7 +199,7 @@ class Conv(Problem, name="conv"):
         partial = {"float16": 16, "bfloat16": 2}.get(self.dtype, 0) * UNIT_ROUNDOFF[self.dtype]
         rounded_inputs = 2 * TF32_ROUNDOFF if self.math_mode == "tf32" else 0.0
         scale = (summed + partial + rounded_inputs) * np.maximum(norm, norm.mean())
-        return Reference(self.stored(index), expected, scale + UNIT_ROUNDOFF[self.out_dtype] / 4 * np.abs(expected))
+        return Reference(self.stored(index), expected, scale + rounding(self.out_dtype, expected) / 4)
 
     def tolerance(self) -> float:
         """8 times the size that errors have, for the largest of many."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from primbench.dtypes import TF32_ROUNDOFF, UNIT_ROUNDOFF, itemsize_bytes
+from primbench.dtypes import TF32_ROUNDOFF, UNIT_ROUNDOFF, itemsize_bytes, rounding
 from primbench.errors import InvalidField
 from primbench.problem import Problem, Reference, option, size
 from primbench.random import random_array, sample
@@ -119,7 +119,7 @@ class Gemm(Problem, name="gemm"):
         rounded_inputs = TF32_ROUNDOFF if self.math_mode == "tf32" else 0.0
         sums = FLOAT8_SUM_ROUNDOFF if self.dtype == "float8_e4m3" else UNIT_ROUNDOFF[self.accumulate]
         scale = (sums + rounded_inputs / 4) * summed
-        return Reference(index, expected, scale + UNIT_ROUNDOFF[self.out_dtype] / 4 * np.abs(expected))
+        return Reference(index, expected, scale + rounding(self.out_dtype, expected) / 4)
 
     def tolerance(self) -> float:
         """8 natural sizes, for the largest of many errors. Integers have none: their scale is 0."""

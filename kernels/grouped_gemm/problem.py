@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
+from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes, rounding
 from primbench.kernels.gemm.problem import SAMPLED, exact_product
 from primbench.problem import Problem, Reference, option, size
 from primbench.random import random_array, sample
@@ -94,7 +94,7 @@ class GroupedGemm(Problem, name="grouped_gemm"):
         ]
         expected, summed = map(np.concatenate, zip(*parts, strict=True))
         sums = UNIT_ROUNDOFF["float64" if self.dtype == "float64" else "float32"]
-        scale = sums * summed + UNIT_ROUNDOFF[self.dtype] / 4 * np.abs(expected)
+        scale = sums * summed + rounding(self.dtype, expected) / 4
         return Reference(np.ix_(rows, columns), expected, scale)
 
     def _columns(self, b: Array, columns: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
+from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes, rounding
 from primbench.errors import InvalidField
 from primbench.kernels.gemm.problem import FLOAT8_SUM_ROUNDOFF, FULL_CHECK_FLOP, SAMPLED, exact_product
 from primbench.problem import Problem, Reference, option, size
@@ -36,11 +36,11 @@ MULTIPLES = {
     "mx": (16, 32), "nv": (16, 32), "group": (16, BLOCK),
 }  # fmt: skip
 # Hopper's tensor cores keep about 14 bits of float8 sums, and float4 is multiplied by cores like them; sums of int8
-# are exact; weights of int4 may be rounded to bfloat16 before they are multiplied.
+# are exact, but for the reference's own, which have scales in them; weights of int4 may be rounded to bfloat16 before they are multiplied.
 SUM_ROUNDOFF = {
     "float8_e4m3": FLOAT8_SUM_ROUNDOFF,
     "float4_e2m1": FLOAT8_SUM_ROUNDOFF,
-    "int8": 0.0,
+    "int8": UNIT_ROUNDOFF["float64"],
     "int4": UNIT_ROUNDOFF["float32"] + UNIT_ROUNDOFF["bfloat16"] / 4,
 }
 
@@ -141,7 +141,7 @@ class ScaledGemm(Problem, name="scaled_gemm"):
             index = np.ix_(rows, columns)
         scaled_a, scaled_b = factors(self, inputs, rows, columns)
         expected, summed = exact_product(scaled_a, scaled_b.T)
-        scale = SUM_ROUNDOFF[self.dtype] * summed + UNIT_ROUNDOFF[OUTPUT] / 4 * np.abs(expected)
+        scale = SUM_ROUNDOFF[self.dtype] * summed + rounding(OUTPUT, expected) / 4
         return Reference(index, expected, scale)
 
     def tolerance(self) -> float:

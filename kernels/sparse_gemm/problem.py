@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes
+from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes, rounding
 from primbench.errors import InvalidField
 from primbench.problem import Problem, Reference, option, size
 from primbench.random import random_array, sample
@@ -92,7 +92,7 @@ class SparseGemm(Problem, name="sparse_gemm"):
         dense_a, b = a.toarray(), b.astype(np.float64)
         expected, summed = dense_a @ b, np.abs(dense_a) @ np.abs(b)
         of_sums = UNIT_ROUNDOFF[SUMS.get(self.dtype, "float32")]
-        return Reference(index, expected, of_sums * summed + UNIT_ROUNDOFF[self.dtype] / 4 * np.abs(expected))
+        return Reference(index, expected, of_sums * summed + rounding(self.dtype, expected) / 4)
 
     def tolerance(self) -> float:
         """8 times the natural size of the errors, for the largest of many."""

@@ -40,6 +40,14 @@ FOUND: dict[str, tuple[str, str, dict[str, Any]]] = {
         "norm", "torch",
         {"rows": 147, "features": 3, "h": 28, "w": 12, "kind": "batch", "direction": "backward", "layout": "nhwc"},
     ),
+    "a product of two numbers is below the smallest normal number": (
+        "grouped_gemm", "torch",
+        {"groups": 578, "tokens": 764, "n": 195, "k": 1, "dtype": "float16", "split": "even"},
+    ),
+    "a sum of integers is 0, and with scales it is not": (
+        "scaled_gemm", "torch",
+        {"m": 128, "n": 256, "k": 128, "dtype": "int8", "scaling": "row"},
+    ),
     "a quotient is too large for its type": (
         "aten", "torch",
         {"operator": "aten.div.Tensor", "arguments": '["float16[512,512]+", "float16[512,512]+"]'},
