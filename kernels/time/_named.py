@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from primbench.registry.sources import import_file
 from primbench.timing.function import calls_it, on_host, with_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from primbench.problem import Array
 
@@ -53,6 +54,8 @@ def loaded(word: str) -> Callable[..., Any]:
     Modules that stand beside the file are found, as they are where Python runs it.
     """
     file, name = split(word)
+    if not os.path.exists(file):
+        raise UnsupportedCase(f"{file}: no such file")
     if (folder := os.path.dirname(file)) not in sys.path:
         sys.path.insert(0, folder)
     try:
@@ -71,8 +74,20 @@ def call_of(function: str, setup: str, arguments: str) -> Callable[[], Any]:
     """What calls a function with arguments that are made for it. Raises UnsupportedCase."""
     called, named = loaded(function), values_of(arguments)
     if not setup:
+        _refuse_unlike(called, named)
         return functools.partial(called, **named) if named else called
     return with_inputs(called, functools.partial(loaded(setup), **named))
+
+
+def _refuse_unlike(function: Callable[..., Any], named: Mapping[str, Any]) -> None:
+    """Raises UnsupportedCase where it is not called with such arguments, which says how to give them."""
+    try:
+        inspect.signature(function).bind(**named)
+    except TypeError as error:
+        made = "--setup FILE.py::FUNCTION makes its arguments, --arguments NAME=VALUE gives it numbers and words"
+        raise UnsupportedCase(f"{error}: {made}") from None
+    except ValueError:  # one that does not say what it takes
+        pass
 
 
 @functools.cache

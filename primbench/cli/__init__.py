@@ -31,7 +31,7 @@ MOVED = {
 """Commands that went, each with the one that answers the same question; for one release."""
 QUESTIONS = {
     "Is my container slower, and by what?": "primbench study containers",
-    "Is my kernel faster?": "primbench time mine.py::old --versus mine.py::new",
+    "Is my kernel faster?": "primbench time mine.py::old --setup mine.py::inputs --versus mine.py::new",
     "Is this node sound?": "primbench certify certificate/",
     "Where does my step go?": "primbench capture train.py -o step.toml && primbench explain step.toml",
     "Did it get slower over time?": "primbench history results/",

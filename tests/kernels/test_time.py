@@ -115,6 +115,7 @@ def test_what_gives_another_output_is_found_out(time: Callable[..., Measurement]
         ("nosuch", {}, "has no function nosuch: it has inputs, single, add"),
         ("TEN", {}, "has no function TEN"),
         ("add", {"setup": "nosuch"}, "has no function nosuch"),
+        ("add", {}, "missing a required argument: '.+': --setup FILE.py::FUNCTION makes its arguments"),
         ("words", {"setup": "inputs", "like": "words"}, "what is compared is an array of real numbers"),
     ],
 )
