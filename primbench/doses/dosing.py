@@ -57,19 +57,16 @@ class Dosing:
         return trials(self.step, self.here)
 
     def give_doses(self, ends_s: float, places: Sequence[Arm] = ()) -> None:
-        """Trial after trial, round after round, none but the first of which would end later, by what others took.
+        """Trial after trial, none but the first of which would end later, by what others took.
 
-        ends_s: in time.monotonic()'s seconds. places: what foretells these comes first in each round.
+        ends_s: in time.monotonic()'s seconds. places: what foretells these has its PAIRS before all others.
         """
         first = asked_first(self.here, places)
-        has_begun = True
-        while has_begun:
-            has_begun = False
-            for trial in sorted(self.trials, key=lambda each: each.id not in first):
-                if not trial.why_not and self._is_in_time(trial, ends_s):
-                    self._pair(trial.id, trial.arms, trial.cases, IN_TURN)
-                    self._learn_use()
-                    has_begun = True
+        while due := [each for each in self.trials if not each.why_not and self._is_in_time(each, ends_s)]:
+            wanted = [each for each in due if each.id in first and len(self.numbers[each.id]) < PAIRS]
+            trial = min(wanted or due, key=lambda each: len(self.numbers[each.id]))
+            self._pair(trial.id, trial.arms, trial.cases, IN_TURN)
+            self._learn_use()
 
     def _is_in_time(self, trial: Trial, ends_s: float) -> bool:
         return not self._processes or time.monotonic() + self._expected_s(trial) < ends_s

@@ -140,8 +140,8 @@ def _notes(found: Bounds) -> Iterator[Note]:
         f"{format_time(found.time_s)} with {threads}; Python, autograd and data between them are not in it."
     )
     if found.captured_s is not None and found.time_s is not None:
-        share = format_percent(found.time_s / found.captured_s)
-        yield Note(f"The script's own step took {format_time(found.captured_s)}, of which that is {share}.")
+        times = shown_ratio(found.captured_s / found.time_s)
+        yield Note(f"The script's own step took {times} times as long, {format_time(found.captured_s)}.")
 
 
 def _flat(found: Bounds) -> Iterator[dict[str, object]]:

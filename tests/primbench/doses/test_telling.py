@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from primbench.doses.found import Bounds
     from primbench.spec.study import Pairing
 
-STEP_S, CALL_S, SCATTER = 1e-3, 2e-6, 0.01
+STEP_S, CALL_S, SCATTER, PAIR_S = 1e-3, 2e-6, 0.01, 10.0
 OF_CALLS, OF_TIME = 0.1, 0.9  # what the step is longer by for a us of each call, and for a dose of less CPU time
 HARMS = {BUSY_ARM: (1.3, 1.5, 1.1), MEMORY_ARM: (1.3 * 1.2, 1.5, 1.1 * 1.8)}
 """By arm: how many times as long the step, a product and a copy take."""
@@ -46,10 +46,13 @@ PROBLEM = Replay(calls=encoded([Part("gemm", {"m": 16, "n": 16, "k": 16})], [0] 
 class Simulated(Dosing):
     """Makes up what processes would have measured."""
 
+    clock_s = 0.0
+
     def _pair(self, name: str, arms: Sequence[Arm], cases: Sequence[Case], pairing: Pairing) -> None:
         number = 1 + max((each.case.process for each in self.found.records), default=-1)
         self.numbers[name].append(number)
-        self.took_s[name].append(1.0)
+        self.took_s[name].append(PAIR_S)
+        Simulated.clock_s += PAIR_S
         self._processes += len(arms)
         rng = random.Random(number)
         for arm, case in itertools.product(arms, cases):
@@ -114,11 +117,10 @@ def nothing() -> Results:
 
 
 def bounds(monkeypatch: pytest.MonkeyPatch, *places: Arm, rounds: int = 3) -> Bounds:
-    """By as many rounds, each of which takes ten seconds by the clock."""
+    """By as many pairs of each of the four trials."""
     monkeypatch.setattr(bounding, "Dosing", Simulated)
-    clock = itertools.count(step=10.0 / 4)
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    asked = question(*places, budget_s=10.0 * rounds + 1)
+    monkeypatch.setattr(time, "monotonic", lambda: Simulated.clock_s)
+    asked = question(*places, budget_s=4 * PAIR_S * rounds + 1)
     found, ended = bounding.bound(asked, nothing(), None, print)
     assert ended is None
     return found
