@@ -204,7 +204,7 @@ class RequestCommand(click.Command, Generic[Request]):
         moved: Mapping[str, str] | None = None,
         **attributes: Any,
     ) -> None:
-        self._moved = moved or {}
+        self.moved = moved or {}
         super().__init__(
             name, callback=carrying_out(request, run), params=[*parameters(request)], help=help, **attributes
         )
@@ -213,9 +213,9 @@ class RequestCommand(click.Command, Generic[Request]):
         options = takewhile(lambda word: word != "--", args)
         words = [*args[:1], *(word.partition("=")[0] for word in options if word.startswith("-"))]
         for word in words if not ctx.resilient_parsing else []:
-            if word in self._moved:
+            if word in self.moved:
                 was = word if word.startswith("-") else f"{ctx.info_name} {word}"
-                raise click.UsageError(f"{was} is now: {self._moved[word]}", ctx)
+                raise click.UsageError(f"{was} is now: {self.moved[word]}", ctx)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

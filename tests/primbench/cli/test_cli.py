@@ -17,6 +17,7 @@ import click
 import pytest
 
 from primbench import __version__
+from primbench.cli import MOVED as GROUP_MOVED
 from primbench.cli import QUESTIONS, commands, main
 from primbench.registry import primitives
 
@@ -139,6 +140,19 @@ def test_unknown_option_is_refused(refusal: Callable[..., str]) -> None:
 def test_closed_pipe_is_no_traceback() -> None:
     found = shell(f"{PROGRAM} show --schema | head -n 1; exit ${{PIPESTATUS[1]}}")
     assert ("{\n", "", 0) == (found.stdout, found.stderr, found.returncode)
+
+
+def test_what_the_last_version_had_is_there_or_says_what_took_its_place() -> None:
+    """A line has a command and its options, the first one those of all primitives; it is made anew for each version."""
+    for line in Path(__file__).with_name("promised.txt").read_text().splitlines():
+        name, *flags = line.split()
+        for each in primitives() if name == "*" else [name]:
+            if each in GROUP_MOVED:
+                continue
+            there = {flag for option in options(each) for flag in [*option.opts, *option.secondary_opts]}
+            with click.Context(main, **main.context_settings) as context:
+                moved = getattr(main.get_command(context, each), "moved", {})
+            assert {*flags} <= there | moved.keys(), each
 
 
 UNWRITABLE = {"> /dev/full": "No space left on device", ">&-": "Bad file descriptor"}
