@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from primbench.runtimes import mps
 from primbench.runtimes.invocation import Invocation, python, variables
+from primbench.runtimes.mps import service
 from primbench.runtimes.runtime import RefusalWords, Runtime
 
 if TYPE_CHECKING:
@@ -22,13 +24,19 @@ def found() -> tuple[str | None, str]:
 
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
-    return Invocation(worker=[*command], environment=variables(arm, folder))
+    shared = service(arm, folder, gpus=gpus)
+    return Invocation(
+        before=[mps.command("start")] * bool(shared),
+        worker=[*command],
+        after=[mps.command("quit")] * bool(shared),
+        environment=variables(arm, folder) | shared,
+    )
 
 
 RUNTIME = Runtime(
     rank=0,
     mechanisms=frozenset(
-        {"group", "groups", "process", "python", "surroundings", "mounts", "overlays", "binds", "files", "ranks"}
+        {"group", "groups", "mps", "process", "python", "surroundings", "mounts", "overlays", "binds", "files", "ranks"}
     ),
     found=found,
     launch=launch,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import InvalidRequest
 from primbench.spec.setting import Setting
-from primbench.spec.settings import confinement, files, libraries, limits, machines, process, processor, variables
+from primbench.spec.settings import confinement, files, gpus, libraries, limits, machines, process, processor, variables
 from primbench.spec.values import OneOf
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _ROWS = (
     *machines.FIRST, *processor.ROWS, *limits.ROWS, *confinement.ROWS, *files.ROWS, *confinement.LAST,
-    *libraries.ROWS, *machines.LAST, *process.ROWS, *variables.ROWS,
+    *libraries.ROWS, *gpus.ROWS, *machines.LAST, *process.ROWS, *variables.ROWS,
 )  # fmt: skip
 SETTINGS = {row.field: row for row in _ROWS}
 """What a runtime has to see to, by the field of an arm that holds it, in the order in which words name them."""
