@@ -35,9 +35,8 @@ MULTIPLES = {
     "tensor": (16, 16), "row": (16, 16), "block": (BLOCK, 4 * BLOCK),
     "mx": (16, 32), "nv": (16, 32), "group": (16, BLOCK),
 }  # fmt: skip
-# Hopper's tensor cores keep about 14 bits of float8 sums, and float4 is multiplied by cores like them; sums of int8
-# are exact, but for the reference's own, which have scales in them; weights of int4 may be rounded to bfloat16 before
-# they are multiplied.
+# Hopper's tensor cores keep about 14 bits of float8 sums, and float4 is multiplied by cores like them; sums of int8 are
+# exact, but for the reference's own, which have scales in them; weights of int4 may be rounded to bfloat16 first.
 SUM_ROUNDOFF = {
     "float8_e4m3": FLOAT8_SUM_ROUNDOFF,
     "float4_e2m1": FLOAT8_SUM_ROUNDOFF,
