@@ -1,4 +1,4 @@
-"""Kernels launched through the driver alone, by ctypes or by cuda.bindings, on the stream of any framework."""
+"""Kernels launched without a framework, on the stream of any: by the driver or the CUDA runtime."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
 from primbench.gpu.nvidia import driver
+from primbench.kernels.launch import _runtime
 from primbench.kernels.launch._cuda import Replay, cuda_step, parameters
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ def ptx(parameter_bytes: int) -> bytes:
 
 
 def driver_step(backend: Any, problem: Launch) -> Step:
-    """The step of the calls driver and ctypes. Raises UnsupportedCase without cuda.bindings."""
-    launch, replay = _BY[problem.call]
-    module, stream, count = driver.Module(ptx(problem.parameter_bytes)), backend.stream_handle, max(1, problem.nodes)
+    """The step of the calls driver, runtime and ctypes. Raises UnsupportedCase without what these need."""
+    module_of, launch, replay = _BY[problem.call]
+    module, stream, count = module_of(ptx(problem.parameter_bytes)), backend.stream_handle, max(1, problem.nodes)
     if problem.parameter_bytes:
         kernel, output = module.function("last_word"), backend.empty((count,), "int32")
         words = parameters(problem, output)
@@ -125,7 +126,31 @@ def _bindings() -> Any:
     return bindings
 
 
-_BY: dict[str, tuple[Callable[..., Step], Callable[..., Step]]] = {
-    "ctypes": (_launch_by_ctypes, _replay_by_ctypes),
-    "driver": (_launch_by_bindings, _replay_by_bindings),
+def _launch_by_runtime(kernel: int, stream: int, words: int | None, kept: tuple[Any, ...]) -> Step:
+    pointers = None if words is None else (ctypes.c_void_p * 1)(words)
+    pointed = None if pointers is None else _handle(ctypes.addressof(pointers))
+    one = _runtime.Extent(1, 1, 1)
+    arguments = (_handle(kernel), one, one, pointed, ctypes.c_size_t(0), _handle(stream))
+    return _by_runtime("cudaLaunchKernel", arguments, (*kept, pointers))
+
+
+def _replay_by_runtime(graph: int, stream: int, kept: tuple[Any, ...]) -> Step:
+    return _by_runtime("cudaGraphLaunch", (_handle(graph), _handle(stream)), kept)
+
+
+def _by_runtime(name: str, arguments: tuple[Any, ...], kept: tuple[Any, ...]) -> Step:
+    function = getattr(_runtime.library(), name)
+
+    def step() -> Any:
+        if status := function(*arguments):
+            raise _runtime.failure(name, status)
+        return kept[0]
+
+    return step
+
+
+_BY: dict[str, tuple[Callable[[bytes], Any], Callable[..., Step], Callable[..., Step]]] = {
+    "ctypes": (driver.Module, _launch_by_ctypes, _replay_by_ctypes),
+    "driver": (driver.Module, _launch_by_bindings, _replay_by_bindings),
+    "runtime": (_runtime.Module, _launch_by_runtime, _replay_by_runtime),
 }

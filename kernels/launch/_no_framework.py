@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import UnsupportedCase
-from primbench.kernels.launch.problem import ADDITIONS, OF_CPUS, OF_TORCH
+from primbench.kernels.launch.problem import ADDITIONS, OF_CPUS, OF_TORCH, WITHOUT_FRAMEWORK
 
 if TYPE_CHECKING:
     from primbench.kernels.launch.problem import Launch
@@ -20,7 +20,7 @@ def step_without_framework(backend: Any, problem: Launch) -> Step | None:
         return None if problem.call in ADDITIONS and not problem.nodes else _on_cpu(problem)
     if problem.call in OF_CPUS:
         raise UnsupportedCase(f"{problem.call} is a call of the CPU: ask for device=cpu")
-    return _by_driver(backend, problem) if problem.call in ("driver", "ctypes") else None
+    return _by_driver(backend, problem) if problem.call in WITHOUT_FRAMEWORK else None
 
 
 def _on_cpu(problem: Launch) -> Step:

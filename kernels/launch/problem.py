@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from primbench.measurement import Measurement, Samples
     from primbench.problem import Array
 
-OF_GPUS = ("kernel", "driver")
+OF_GPUS = ("kernel", "driver", "runtime")
+WITHOUT_FRAMEWORK = ("driver", "runtime", "ctypes")
 OF_CPUS = ("getppid", "thread_wake", "process_start")
 # What each call spends its time on; the other calls make no system call.
 SYSTEM_CALLS = {
@@ -41,9 +42,9 @@ class Launch(Problem, name="launch"):
     torch.compile makes of it. triton is the addition as a kernel of Triton's.
 
     On a GPU, kernel is an empty kernel launched by the framework (torch has none, and zeroes one element), driver the
-    same through cuda.bindings, ctypes through ctypes. On a CPU, ctypes calls an empty C function, getppid the kernel of
-    the system; thread_wake wakes a waiting thread and waits for its answer; process_start starts /bin/true and waits
-    for its end.
+    same through cuda.bindings, ctypes the driver through ctypes, runtime the CUDA runtime through ctypes. On a CPU,
+    ctypes calls an empty C function, getppid the kernel of the system; thread_wake wakes a waiting thread and waits for
+    its answer; process_start starts /bin/true and waits for its end.
 
     first is what the first call of the process takes, with all that is made for it; the framework is imported by then.
 

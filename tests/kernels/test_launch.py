@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import shutil
@@ -17,8 +18,9 @@ from primbench import Method, measure, setup
 from primbench.cli.problem import Sized, entries_of
 from primbench.devices import nth_gpu
 from primbench.errors import InvalidRequest, PrimbenchError, UnsupportedCase
+from primbench.kernels.launch import _runtime
 from primbench.kernels.launch._cuda import cuda_step, parameters
-from primbench.kernels.launch._driver import ptx
+from primbench.kernels.launch._driver import _launch_by_runtime, ptx
 from primbench.kernels.launch._no_framework import step_without_framework
 from primbench.kernels.launch.problem import CALLS, MAX_PARAMETER_BYTES, OF_CPUS, OF_TORCH, Launch
 from primbench.measurement import Measurement, Samples, Trace
@@ -202,6 +204,46 @@ def test_the_ladder_of_a_cpu_is_a_table(invoke: Callable[..., Result]) -> None:
     assert "B/s" not in header
     assert getppid.endswith("not checked")
     assert dispatch.endswith("ok")
+
+
+RUNTIME = """
+struct dim3 { unsigned x, y, z; };
+static int loaded, word;
+int launched(void) { return word; }
+int is_loaded(void) { return loaded; }
+const char *cudaGetErrorName(int status) { return status == 98 ? "cudaErrorInvalidDeviceFunction" : "?"; }
+int cudaLibraryLoadData(void **library, const void *code, void *a, void *b, unsigned c, void *d, void *e, unsigned f)
+{ loaded++; *library = &loaded; return a || b || c || d || e || f || !code; }
+int cudaLibraryUnload(void *library) { loaded--; return library != &loaded; }
+int cudaLibraryGetKernel(void **kernel, void *library, const char *name) { *kernel = &word; return library != &loaded; }
+int cudaLaunchKernel(
+    const void *kernel, struct dim3 grid, struct dim3 block, void **words, unsigned long shared, void *stream)
+{
+    if (kernel != &word) return 98;
+    word = ((int *)words[0])[3];
+    return !(grid.x == 1 && grid.y == 1 && grid.z == 1 && block.x == 1 && block.y == 1 && block.z == 1
+        && shared == 0 && stream == (void *)0x51);
+}
+"""
+
+
+def test_the_runtime_is_given_what_it_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a stand-in in C: no GPU is here."""
+    if (compiler := shutil.which("cc")) is None:
+        pytest.skip("no C compiler")
+    source, path = tmp_path / "runtime.c", tmp_path / "libcudart.so.13"
+    source.write_text(RUNTIME)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", path, source], check=True)
+    stand_in = ctypes.CDLL(str(path))
+    monkeypatch.setattr(_runtime, "library", lambda: stand_in)
+    module, words = _runtime.Module(b"ptx"), np.array([0, 0, 0, 7], np.int32)
+    step = _launch_by_runtime(module.function("last_word"), 0x51, words.ctypes.data, ("output", words))
+    assert ("output", 7) == (step(), stand_in.launched())
+    with pytest.raises(PrimbenchError, match="cudaLaunchKernel: cudaErrorInvalidDeviceFunction"):
+        _launch_by_runtime(0x1, 0x51, words.ctypes.data, (words,))()
+    del module
+    gc.collect()
+    assert 0 == stand_in.is_loaded()
 
 
 @pytest.mark.wheel
