@@ -24,14 +24,10 @@ def torch_aten(backend: Any, problem: Aten, *inputs: Any) -> Step:
     is_undone = problem.is_checkable or not on_gpu
     call = Call(problem.called, str(backend.device), [memory(*each) for each in placed], is_undone=is_undone)
 
-    def step() -> Any:
-        with torch.no_grad():
-            return call()
-
     # A CPU takes longer where a number has become infinite, or has next to none left.
     known = {"launches_nothing": problem.host_only, "touched_bytes": call.touched_bytes}
     again = {} if on_gpu or not call.changed() else {"undo": call.poison, "most_calls": calls_in_a_row(call)}
-    return described(step, host_buffers=[], **known, **again)
+    return described(call, host_buffers=[], **known, **again)
 
 
 def _set_precision(torch: Any, problem: Aten, *, on_gpu: bool) -> None:

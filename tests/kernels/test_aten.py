@@ -117,3 +117,17 @@ def test_what_a_call_changes_is_brought_back_before_it_is_infinite_or_denormal()
             calls.prepare()
             assert np.array_equal(first, step().get()), operator
             assert not CallLoop([step, step]).is_prepared
+
+
+def test_the_way_that_costs_least_ends_in_the_same_call() -> None:
+    """torch.add takes a number, too, which ends in the operator for tensors; and linear is made of others."""
+    import torch
+
+    from primbench.kernels.aten._quick import quickest
+
+    aten, x = torch.ops.aten, torch.ones(4, 4)
+    assert torch.add is quickest(aten.add.Tensor, [x, x], {"alpha": 2})
+    assert quickest(aten.add_.Tensor, [x, x], {}) is torch.Tensor.add_
+    assert torch.sum is quickest(aten.sum.dim_IntList, [x, [0], True], {})
+    for operator, arguments in ((aten.add.Scalar, [x, 2]), (aten.linear.default, [x, x]), (aten.mm.default, [x])):
+        assert operator is quickest(operator, arguments, {})
