@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from primbench.decompose.faults import faults_so_far
 from primbench.decompose.ranks import of_ranks
 from primbench.timing.host_counters import queued_s as queued_s_so_far
 
@@ -34,6 +35,8 @@ class Lap(NamedTuple):
     """Time that it waited for its data, while it is loaded by this process or by others."""
     queued_s: float | None
     """Time that it waited for a CPU, by the thread that makes steps; None where the kernel does not count it."""
+    faults: int
+    """Pages that its thread was the first to touch."""
     module_calls: Counter[str]
     """How many calls it made of outermost modules, by their kind."""
 
@@ -44,8 +47,9 @@ class Laps:
     """
 
     def __init__(self) -> None:
-        self._laps: list[tuple[Any, Any, float, float, Counter[str]]] = []
+        self._laps: list[tuple[Any, Any, float, float, int, Counter[str]]] = []
         self._begun: Any = None
+        self._faults = 0
         self._waited_s = self._queued_s = 0.0
         self.is_loading = False
         self.module_calls = Counter[str]()
@@ -60,11 +64,13 @@ class Laps:
 
     def end(self, *, is_timed: bool = True) -> None:
         """A step ends, and the next one begins. is_timed: whether it ran as it does by itself."""
-        now, queued_s = _moment(), queued_s_so_far()
+        now, queued_s, faults = _moment(), queued_s_so_far(), faults_so_far()
         if self._begun is not None and is_timed:
             queue_s = queued_s - self._queued_s
-            self._laps.append((self._begun, now, self._waited_s, queue_s, self.module_calls))
+            lap_faults = faults - self._faults
+            self._laps.append((self._begun, now, self._waited_s, queue_s, lap_faults, self.module_calls))
         self._begun, self._waited_s, self._queued_s, self.module_calls = now, 0.0, queued_s, Counter()
+        self._faults = faults
 
     def are_enough(self, module_calls: Counter[str], *, most: int) -> bool:
         """Whether so many called these modules as often, given the same, or there are ``most`` at all."""
@@ -80,8 +86,8 @@ class Laps:
         like = self._like(module_calls)
         laps = like if len(like) >= LEAST_TIMED else self._laps
         return [
-            Lap(seconds, waited_s, None if math.isnan(queued_s) else queued_s, module_calls)
-            for begun, ended, waited_s, queued_s, module_calls in laps[-MOST:]
+            Lap(seconds, waited_s, None if math.isnan(queued_s) else queued_s, faults, module_calls)
+            for begun, ended, waited_s, queued_s, faults, module_calls in laps[-MOST:]
             if (seconds := _between_s(begun, ended)) is not None
         ]
 

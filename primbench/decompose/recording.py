@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.decompose.compiled import following
 from primbench.decompose.described import HIGHER_ORDER, described, is_of_torch, tree
+from primbench.decompose.faults import fault_s
 from primbench.decompose.laps import lasting
 from primbench.decompose.reuse import tensors_in, touched
 from primbench.decompose.written import CapturedStep
@@ -190,6 +191,7 @@ def _finish(step: CapturedStep) -> None:
         ranks=ranks,
     )
     step.compiled = 0 if sees_kernels() else _graphs()
+    step.fault_s = None if on_gpu else fault_s()
 
 
 def _graphs() -> int:

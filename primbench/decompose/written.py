@@ -53,6 +53,8 @@ class CapturedStep:
     """Threads of torch's pool, as many as compute an operator on the CPU; None is not known."""
     laps: list[Lap] = field(default_factory=list)
     """Steps like it that were not captured, as they ran."""
+    fault_s: float | None = None
+    """What the first touch of a page costs; None is not known, or of a GPU's step."""
     place: StepPlace = field(default_factory=StepPlace)
     """Where it ran."""
     inside_s: list[float] = field(default_factory=list)
@@ -74,6 +76,11 @@ class CapturedStep:
     def unlike(self) -> int:
         """How many of the laps called other modules, or them other times; compiled ones do not tell of their calls."""
         return 0 if self.compiled else sum(each.module_calls != self.module_calls for each in self.laps)
+
+    @property
+    def faults_s(self) -> list[float]:
+        """How long each of the laps waited for pages that its thread touched first; [] is not known."""
+        return [each.faults * self.fault_s for each in self.laps] if self.fault_s else []
 
     def note_inside(self, inside_s: list[float], exposed_s: list[float]) -> None:
         """What further steps have told."""
@@ -208,6 +215,7 @@ def _head(step: CapturedStep, parts: int) -> list[str]:
         times_s=_rounded(each.seconds for each in step.laps),
         waits_s=_rounded(each.waited_s for each in step.laps),
         queues_s=_rounded(each.queued_s for each in step.laps if each.queued_s is not None),
+        faults_s=_rounded(step.faults_s),
         inside_s=_rounded(step.inside_s),
         exposed_s=_rounded(step.exposed_s),
         unlike=step.unlike,

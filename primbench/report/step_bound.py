@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from primbench.devices import Device
 from primbench.results.step_parts import IN_STEP, OTHERS
-from primbench.results.step_sums import LAUNCHES, LOADING, PYTHON, QUEUING, RANKS, UNEXPLAINED
+from primbench.results.step_sums import FAULTS, LAUNCHES, LOADING, PYTHON, QUEUING, RANKS, UNEXPLAINED
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ MUCH = 0.1  # of a step
 LONGER = 0.5  # of a step, by which parts alone exceed it: they ran otherwise than in the step
 
 StepPart = Literal[
-    "kernels", "collectives", "copies", "operators", "launches", "waits", "data", "ranks", "queue", "python",
-    "unexplained",
+    "kernels", "collectives", "copies", "operators", "launches", "waits", "data", "ranks", "queue", "faults",
+    "python", "unexplained",
 ]  # fmt: skip
 """kernels, collectives, copies: ran on the GPU. operators, collectives: on the host, of a step without a GPU. While
 nothing ran on the GPU, launches: the host was in operators or the driver's calls; waits: it had let the GPU run dry, as
 it waited for it; data: it waited for the data loader; ranks: for another rank of its job; queue: it waited for a CPU;
-python: it was in none of these.
+faults: for pages of memory that it was the first to touch; python: it was in none of these.
 """
 HOST: tuple[StepPart, ...] = ("launches", "waits", "python")
 """What the GPU waits for that is the script's own."""
@@ -35,7 +35,7 @@ HOST: tuple[StepPart, ...] = ("launches", "waits", "python")
 
 _PARTS: Mapping[str, StepPart] = {
     LAUNCHES: "launches", PYTHON: "python", LOADING: "data", RANKS: "ranks", QUEUING: "queue",
-    UNEXPLAINED: "unexplained",
+    FAULTS: "faults", UNEXPLAINED: "unexplained",
 }  # fmt: skip
 """Rows of what is no part that computes."""
 
@@ -94,6 +94,11 @@ WORDS: Mapping[StepPart, PartWords] = {
         "waiting for a CPU bounds {it}", "its thread waited for a CPU",
         "with CPUs of its own: {least} at best", "primbench launch --versus ARM",
     ),
+    "faults": PartWords(
+        "new memory bounds {it}", "the kernel cleared pages that were touched first",
+        "with an allocator that keeps what is freed (jemalloc, or MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_ of "
+        "glibc): {least} at best", "primbench elementwise --versus ARM",
+    ),
     "python": PartWords(
         "Python between operators bounds {it}", "nothing ran: the host was in Python, or idle",
         "as a CUDA graph, or with fewer calls: {least} at best", "primbench launch --versus ARM",
@@ -129,7 +134,7 @@ def _at_best_s(parts_s: Mapping[StepPart, float], step_s: float, part: StepPart,
     if part == "kernels":
         return parts_s[part]
     both: tuple[StepPart, ...] = ("launches", "python") if on_gpu and part in ("launches", "python") else (part,)
-    return step_s - sum(parts_s.get(each, 0.0) for each in both)
+    return max(0.0, step_s - sum(parts_s.get(each, 0.0) for each in both))
 
 
 def _busy(parts_s: Mapping[StepPart, float], step_s: float, part: StepPart, *, on_gpu: bool) -> str:
@@ -210,7 +215,7 @@ def _is_certain(explained: Explained) -> bool:
     part = bounding(parts_s, on_gpu=on_gpu)
     if part is None or rest_s is None or rest_s < 0:
         return False
-    others: tuple[StepPart, ...] = ("data", "ranks", "queue", "python", "kernels" if on_gpu else "operators")
+    others: tuple[StepPart, ...] = ("data", "ranks", "queue", "faults", "python", "kernels" if on_gpu else "operators")
     return all(bounding({**parts_s, each: parts_s.get(each, 0.0) + rest_s}, on_gpu=on_gpu) == part for each in others)
 
 

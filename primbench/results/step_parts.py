@@ -166,6 +166,8 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """The median of how long the script waited for its data loader."""
     queues_s: float | None = None
     """By how much the median is longer since its thread waited for a CPU; None where that is not known."""
+    faults_s: float = 0.0
+    """The median of how long it waited for pages of memory that it was the first to touch, as far as that is known."""
     ranks_s: list[float] = []
     """How long collectives were under way in such a step and nothing beside them, by rank; [] of one rank, or where
     that is not known. Whom all wait for has the least; this step is rank 0's.
@@ -200,6 +202,7 @@ def timed(captured: Captured | None, elsewhere: list[str] | None = None) -> Time
         most_s=max(times_s),
         waits_s=stats.quantile(captured.waits_s, 0.5) if captured.waits_s else 0.0,
         queues_s=median_s - stats.quantile(ran_s, 0.5) if ran_s else None,
+        faults_s=stats.quantile(captured.faults_s, 0.5) if captured.faults_s else 0.0,
         ranks_s=captured.exposed_s,
         between_s=_between_s(captured, ran_s or times_s),
         unlike=captured.unlike,

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 STEP = "the step"
 ROUNDING = 1e-9  # of a step, which sums of numbers are out by
-LAUNCHES, PYTHON, LOADING, RANKS, QUEUING, NOT_MEASURED, UNEXPLAINED = (
-    "launches", "Python and autograd", "data loader", "waiting for a rank", "waiting for a CPU", "not measured",
-    "unexplained",
+LAUNCHES, PYTHON, LOADING, RANKS, QUEUING, FAULTS, NOT_MEASURED, UNEXPLAINED = (
+    "launches", "Python and autograd", "data loader", "waiting for a rank", "waiting for a CPU", "new memory",
+    "not measured", "unexplained",
 )  # fmt: skip
 """Rows of what is no part."""
 
@@ -249,7 +249,7 @@ def _on_cpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     numbers = [_number("step", parts_s, step_s, whole, is_least=_lacks(parts, _device_s))]
     rest_s = None if step_s is None else step_s - parts_s
     # Last, since a part by itself is called by Python, too.
-    between = [(PYTHON, timed.between_s)] if timed and timed.between_s is not None else []
+    between = [(PYTHON, timed.between_s or 0.0), (FAULTS, timed.faults_s)] if timed else []
     return numbers, [*_by_name(parts), *_left(parts, rest_s, [*_waits(timed), *between])]
 
 

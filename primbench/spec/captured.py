@@ -60,6 +60,10 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How long each step of ``times_s`` waited for its data loader, in seconds."""
     queues_s: list[float] = []
     """How long each step of ``times_s`` waited for a CPU, in seconds; [] is not known."""
+    faults_s: list[float] = []
+    """How long the thread of each step of ``times_s`` waited for pages that it was the first to touch, in seconds, as
+    many as it touched times what one costs; [] is not known.
+    """
     inside_s: list[float] = []
     """How long some operator was under way in each of further steps, in seconds."""
     exposed_s: list[float] = []
@@ -79,9 +83,9 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Raises ValueError, which makes a suite that is not so be refused."""
         if not all(each > 0 for each in self.times_s):
             raise ValueError("times_s: finite numbers above 0")
-        for name in ("times_s", "waits_s", "queues_s", "inside_s", "exposed_s"):
+        for name in ("times_s", "waits_s", "queues_s", "faults_s", "inside_s", "exposed_s"):
             if not all(0 <= each < math.inf for each in getattr(self, name)):
                 raise ValueError(f"{name}: finite numbers of at least 0")
-        for name in ("waits_s", "queues_s"):
+        for name in ("waits_s", "queues_s", "faults_s"):
             if len(getattr(self, name)) not in (0, len(self.times_s)):
                 raise ValueError(f"{name}: one for each of times_s")

@@ -17,7 +17,17 @@ from primbench.report import explained as words
 from primbench.report.step_bound import answer, is_told
 from primbench.results.record import Record
 from primbench.results.step_parts import IN_STEP, OTHERS, timed
-from primbench.results.step_sums import LAUNCHES, LOADING, NOT_MEASURED, PYTHON, QUEUING, RANKS, UNEXPLAINED, explained
+from primbench.results.step_sums import (
+    FAULTS,
+    LAUNCHES,
+    LOADING,
+    NOT_MEASURED,
+    PYTHON,
+    QUEUING,
+    RANKS,
+    UNEXPLAINED,
+    explained,
+)
 from primbench.spec.captured import Captured, NotCalledAgain
 from primbench.spec.case import Case
 
@@ -314,6 +324,17 @@ def test_the_rank_that_all_wait_for_is_named_and_the_wait_is_a_row() -> None:
     found = explained(parts, timed(alike), captured=alike)
     assert found is not None
     assert "comes last" not in answer([("A", found)])
+
+
+def test_memory_that_is_touched_first_is_a_row() -> None:
+    """Of a step of 10 ms operators that find theirs at hand take 3 ms."""
+    step = Captured(step="a step", times_s=[10e-3] * 6, inside_s=[9e-3] * 5, faults_s=[6e-3] * 5 + [0.0])
+    parts = [record("gemm", 1, Measurement(batch_s=samples(3e-3)), "cpu")]
+    found = explained(parts, timed(step), captured=step)
+    assert found is not None
+    rows = [(row.name, round(row.seconds or 0.0, 9)) for row in found.rows]
+    assert [("gemm", 3e-3), (PYTHON, 1e-3), (FAULTS, 6e-3), (UNEXPLAINED, 0.0)] == rows
+    assert answer([("A", found)]).startswith("New memory bounds this step: 6.00 ms of 10.0 ms; with an allocator that")
 
 
 def test_without_a_whole_or_with_parts_that_failed() -> None:
