@@ -59,15 +59,10 @@ def _told(dosing: Dosing, factor: Factor, trial: Trial) -> Told:
     if found is None or largest is None:
         return Told(slope, None, harm)
     low, high = found.slope.interval() or (None, None)
-    verdict = "not told" if low is None or high is None else _verdict(low, high, largest)
-    return Told(
-        Slope(
-            factor=factor.id, words=factor.words, per=factor.per, verdict=verdict, share=found.slope.value, low=low,
-            high=high, pairs=len({point.pair for point in points}), largest_dose=largest, reason=slope.reason,
-        ),
-        found,
-        harm,
-    )  # fmt: skip
+    slope = replace(slope, share=found.slope.value, low=low, high=high, pairs=len({each.pair for each in points}))
+    if low is not None and high is not None:
+        slope = replace(slope, verdict=_verdict(low, high, largest))
+    return Told(slope, found, harm)
 
 
 def _reason(dosing: Dosing, trial: Trial, points: Sequence[DosePoint], found: DoseLine | None) -> str | None:
