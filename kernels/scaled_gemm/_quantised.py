@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from primbench.dtypes import numpy_dtype
-from primbench.kernels.scaled_gemm.problem import PACKED
 from primbench.random import POOL_SIZE, random_array, repeated
 
 if TYPE_CHECKING:
@@ -18,11 +17,8 @@ E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 E8M0_BIAS = 127
 
 
-def random_matrix(rng: np.random.Generator, shape: tuple[int, int], dtype: str) -> Array:
-    """As random_array(); of four bits uint8[rows,columns/2], each number as often as any."""
-    if dtype not in PACKED:
-        return random_array(rng, shape, dtype)
-    rows, columns = shape
+def random_packed(rng: np.random.Generator, rows: int, columns: int) -> Array:
+    """Of four bits, uint8[rows,columns/2], each number as often as any."""
     pool = rng.integers(0, 256, min(rows * columns // 2, POOL_SIZE)).astype(np.uint8)
     return repeated(pool, (rows, columns // 2))
 
@@ -67,7 +63,7 @@ def _number(scale: Array) -> Array:
 
 
 def _elements(problem: Any, stored: Array) -> Array:
-    if problem.dtype in PACKED:
+    if problem.dtype == "float4_e2m1":
         found: Array = np.array((*E2M1, *(-each for each in E2M1)))[halves(stored)]
         return found
     return stored.astype(np.float64)

@@ -109,16 +109,23 @@ class ScaledGemm(Problem, name="scaled_gemm"):
         """
         import numpy as np
 
-        from primbench.kernels.scaled_gemm._quantised import random_matrix, random_scales
+        from primbench.kernels.scaled_gemm._quantised import random_scales
 
-        a = random_matrix(rng, (self.m, self.k), "bfloat16" if self.dtype == "int4" else self.dtype)
-        b = random_matrix(rng, (self.n, self.k), self.dtype)
+        is_of_b_alone = self.dtype == "int4"
+        a = random_array(rng, (self.m, self.k), "bfloat16") if is_of_b_alone else self._random_matrix(rng, self.m)
+        b = self._random_matrix(rng, self.n)
         if self.scaling == "group":
             return a, b, random_array(rng, (self.k // BLOCK, self.n, 2), "bfloat16")
         if self.scaling in ELEMENTS:
             columns = self.k // ELEMENTS[self.scaling]
             return a, b, *(random_scales(rng, (rows, columns), self.scaling) for rows in (self.m, self.n))
         return a, b, *(rng.random(shape, np.float32) + np.float32(0.5) for shape in self._scale_shapes())
+
+    def _random_matrix(self, rng: np.random.Generator, rows: int) -> Array:
+        from primbench.kernels.scaled_gemm._quantised import random_packed
+
+        packed = self.dtype in PACKED
+        return random_packed(rng, rows, self.k) if packed else random_array(rng, (rows, self.k), self.dtype)
 
     def _scale_shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
         blocks = self.k // BLOCK
