@@ -189,13 +189,26 @@ def _others(explained: Explained) -> Iterator[str]:
 def _between_calls(explained: Explained) -> Iterator[str]:
     """What each call has beside it of the host's time that is in no part."""
     between_s = (explained.timed and explained.timed.between_s) or explained.seconds(PYTHON)
-    rest = explained.unexplained_fraction or 0.0
     if between_s > MUCH * explained.known_s:
         each = format_time(between_s / explained.calls)
         yield f"{PYTHON}: {each} beside each of {explained.calls} calls, modules and the optimizer's own code included"
-    elif rest > MUCH and not between_s:
-        each = format_time(rest * explained.known_s / explained.calls)
-        yield f"unexplained: {each} for each of {explained.calls} calls; Python and autograd between them are in it"
+    if (explained.unexplained_fraction or 0.0) > MUCH:
+        is_known = bool(between_s) or (explained.timed is not None and explained.timed.between_s is not None)
+        yield from _unexplained(explained, is_known=is_known)
+
+
+def _unexplained(explained: Explained, *, is_known: bool) -> Iterator[str]:
+    """is_known: whether what passes between calls is."""
+    each = format_time((explained.unexplained_fraction or 0.0) * explained.known_s / explained.calls)
+    begun = f"unexplained: {each} for each of {explained.calls} calls;"
+    if not is_known:
+        yield f"{begun} Python and autograd between them are in it"
+    elif not Device.parse(explained.device).is_gpu:
+        yield (
+            f"{begun} as far as torch's profiler tells it passes in operators, which take longer in the step than "
+            "alone: by autograd's records, caches that are cold, or layers of torch.func; a trace of the script beside "
+            "it tells in which"
+        )
 
 
 def _disturbances(explained: Explained) -> Iterator[Note]:
