@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from primbench.results.record import Record
 
 HEADINGS = ("layer", "call", "+/-", "first call", "adds", "+/- of that", "to", "why not")
-HOW = "medians, give or take the 95 % interval of this process; another may differ by more"
+OF_ONE = "medians, give or take the 95 % interval of this process; another may differ by more: --processes"
+OF_SEVERAL = "means of the medians of {} processes, give or take their 95 % interval"
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,15 @@ class Rung:
     below: str
     """The label of the layer that it stands on; "" where it stands on none."""
     call_s: float | None
-    """Median of a call; None where it was not measured."""
+    """Median of a call, of several processes the mean of theirs; None where it was not measured."""
     around_s: float | None
     """Half of the 95 % interval of that; None of too few samples."""
     first_s: float | None
-    """What the first call of the process took; None where that was not taken."""
+    """What the first call of a process took, in the median; None where that was not taken."""
     reason: str
     """Why it was not measured; "" where it was."""
+    processes: int
+    """By how many it was measured."""
 
 
 def ladders(records: Sequence[Record]) -> list[Note | Table]:
@@ -53,8 +56,10 @@ def ladders(records: Sequence[Record]) -> list[Note | Table]:
 
 def _layers(records: Sequence[Record]) -> dict[str, Rung]:
     """By their labels, each behind the one that it stands on."""
-    labelled = {record.case.labels.get("label", ""): record for record in records}
-    below = {label: record.case.labels.get("above", "") for label, record in labelled.items()}
+    labelled: dict[str, list[Record]] = {}
+    for record in records:
+        labelled.setdefault(record.case.labels.get("label", ""), []).append(record)
+    below = {label: several[0].case.labels.get("above", "") for label, several in labelled.items()}
     named = {*below.values(), *(label for label, under in below.items() if under)} - {""}
     return {name: _layer(labelled[name]) for name in _in_order("", below, set()) if name in named}
 
@@ -68,18 +73,23 @@ def _in_order(under: str, below: dict[str, str], seen: set[str]) -> Iterator[str
             yield from _in_order(name, below, seen)
 
 
-def _layer(record: Record) -> Rung:
-    label, measured = record.case.labels["label"], record.measurement
-    samples = _samples(record)
-    first = measured.others.get("first_s") if measured else None
+def _layer(records: Sequence[Record]) -> Rung:
+    """records: of one case, each of a process of its own."""
+    labels, samples = records[0].case.labels, [*filter(None, map(_samples, records))]
+    firsts_s = [each.median_s for each in filter(None, map(_first, records))]
     return Rung(
-        name=label,
-        below=record.case.labels.get("above", ""),
-        call_s=samples.median_s if samples else None,
+        name=labels["label"],
+        below=labels.get("above", ""),
+        call_s=math.fsum(each.median_s for each in samples) / len(samples) if samples else None,
         around_s=_around_s(samples) if samples else None,
-        first_s=first.median_s if first else None,
-        reason="" if samples else record.reason or "not timed",
+        first_s=stats.quantile(firsts_s, 0.5) if firsts_s else None,
+        reason="" if samples else records[0].reason or "not timed",
+        processes=len(samples),
     )
+
+
+def _first(record: Record) -> Samples | None:
+    return record.measurement.others.get("first_s") if record.measurement else None
 
 
 def _samples(record: Record) -> Samples | None:
@@ -88,8 +98,12 @@ def _samples(record: Record) -> Samples | None:
     return next(filter(None, preferred), record.measurement.main if record.measurement else None)
 
 
-def _around_s(samples: Samples) -> float | None:
-    interval = stats.median_interval(samples.samples_s)
+def _around_s(samples: Sequence[Samples]) -> float | None:
+    """Half of the interval: of one process over its samples, of several over their medians."""
+    if len(samples) == 1:
+        interval = stats.median_interval(samples[0].samples_s)
+    else:
+        interval = stats.mean_interval([each.median_s for each in samples])
     return (interval[1] - interval[0]) / 2 if interval else None
 
 
@@ -128,17 +142,19 @@ def _adds_most(layer: Rung, more_s: float, below: Rung) -> str:
 
 
 def _table(place: str, layers: dict[str, Rung]) -> Table:
-    rows = []
-    for layer in layers.values():
-        added = _added(layer, layers)
-        times = (layer.call_s, layer.around_s, layer.first_s, *added)
-        rows.append([layer.name, *times, layer.below or None, layer.reason or None])
+    rows = [_row(layer, layers) for layer in layers.values()]
     formats = dict.fromkeys(HEADINGS[1:6], format_time)
     shown = [number for number, _ in enumerate(HEADINGS) if any(row[number] is not None for row in rows)]
+    processes = max(layer.processes for layer in layers.values())
     return Table.of_rows(
         f"layers {place}".strip(),
         [HEADINGS[number] for number in shown],
         [[row[number] for number in shown] for row in rows],
-        how=HOW,
+        how=OF_ONE if processes == 1 else OF_SEVERAL.format(processes),
         formats=formats,
     )
+
+
+def _row(layer: Rung, layers: dict[str, Rung]) -> list[object]:
+    times = (layer.call_s, layer.around_s, layer.first_s, *_added(layer, layers))
+    return [layer.name, *times, layer.below or None, layer.reason or None]

@@ -19,6 +19,7 @@ from primbench.report.figures.tails import tails
 from primbench.report.figures.timeline import timelines
 from primbench.report.figures.times import times
 from primbench.report.figures.topology import topology
+from primbench.report.ladder import ladders
 from primbench.report.overview import LAUNCH_BOUND, launch_bound_share, of_records
 from primbench.results import step_sums
 from primbench.results.metrics import METRICS
@@ -148,12 +149,19 @@ def page(
     """Of one file, or of several whose records are in one. title: its name. files: the several."""
     parts = [
         of_records(results, yardsticks),
+        *_layers(results),
         *_step(results),
         *sections(results, yardsticks),
         *places(results),
         again(files or [results]),
     ]
     return Document(title_of(title, *(files or [results])), Note(answer(results)), lambda: parts)
+
+
+def _layers(results: Results) -> list[Section]:
+    """What each adds to the one below, where entries stand on each other."""
+    found = ladders(results.records)
+    return [Section("What each layer adds", found)] if found else []
 
 
 def _step(results: Results) -> list[Section]:

@@ -64,3 +64,10 @@ def test_what_lies_within_the_intervals_is_not_told_to_add() -> None:
 def test_entries_that_stand_on_none_and_times_that_were_not_taken_make_no_ladder() -> None:
     assert [] == ladders([layer("a", [1e-6]), layer("b", [1e-6])])
     assert [] == ladders([layer("a", []), layer("b", [], "a")])
+
+
+def test_of_several_processes_the_interval_is_over_their_medians() -> None:
+    """Each knows its own median well, and they differ by more: t of 2 degrees of freedom is 4.30."""
+    processes = [layer("op", around(seconds, 1e-9), "C") for seconds in (1.9e-6, 2e-6, 2.1e-6)]
+    _, rows = told(*processes, *[layer("C", around(1e-6, 1e-12))] * 3)
+    assert ("2.00 us", "248 ns", "1.00 us") == tuple(rows["op"][each] for each in ("call", "+/-", "adds"))
