@@ -49,9 +49,8 @@ class GroupedGemm(Problem, name="grouped_gemm"):
         return 2 * self.tokens * self.n * self.k
 
     def bytes_moved(self) -> int:
-        """Those of every B of an even or random split, which may leave some out; of zipf those that have tokens."""
-        used = sum(map(bool, self._zipf_counts())) if self.split == "zipf" else self.groups
-        return self._bytes_of(used)
+        """Of B the matrices of groups that have tokens: of a random split as many as have some on average."""
+        return self._bytes_of(self._used_groups())
 
     def memory_bytes(self) -> int:
         return self._bytes_of(self.groups)
@@ -59,6 +58,13 @@ class GroupedGemm(Problem, name="grouped_gemm"):
     def _bytes_of(self, groups: int) -> int:
         elements = self.tokens * (self.k + self.n) + groups * self.k * self.n
         return elements * itemsize_bytes(self.dtype) + self.groups * itemsize_bytes(INDEX)
+
+    def _used_groups(self) -> int:
+        if self.split == "zipf":
+            return sum(map(bool, self._zipf_counts()))
+        if self.split == "even":
+            return min(self.groups, self.tokens)
+        return round(self.groups * (1 - (1 - 1 / self.groups) ** self.tokens))
 
     def _zipf_counts(self) -> list[int]:
         """Tokens of each group, the busiest first: between each share of the sum of all and the next, rounded."""

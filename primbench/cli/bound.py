@@ -17,7 +17,7 @@ from primbench.cli.outputs import check_outputs, publish
 from primbench.cli.request import RequestCommand, argument, dataclass, option, part
 from primbench.cli.study import neighbour_in_words
 from primbench.cli.studying import HOST, time_budget
-from primbench.errors import INTERRUPTED
+from primbench.errors import INTERRUPTED, InvalidRequest
 from primbench.report.plain import printable
 from primbench.spec.defaults import DEFAULT_TIMEOUT_S
 from primbench.spec.study import with_neighbour
@@ -96,15 +96,19 @@ def _run(asked: BoundStep) -> None:
 
 
 def _places(asked: BoundStep) -> list[Arm]:
-    """Raises InvalidRequest where two are not to be told apart, or one cannot be."""
+    """Raises InvalidRequest where two are not to be told apart, or one cannot be, before minutes of doses are given."""
     from primbench.doses.factors import UNDOSED
     from primbench.experiments.study import check_arms
+    from primbench.workers.trial import why_not
 
     places = list(asked.places)
     if asked.beside is not None:
         every = with_neighbour(places or [HOST], asked.beside)
         places = [arm for arm in every if arm.neighbour is not None]
     check_arms([but(HOST, name=UNDOSED), *places, but(HOST, name="another")])
+    for arm in places:
+        if reason := why_not(arm.runtime)[0]:
+            raise InvalidRequest(f"--in {arm.name}: {reason}: see `primbench arms`")
     return places
 
 

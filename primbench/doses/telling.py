@@ -144,6 +144,8 @@ def foretell(dosing: Dosing, known: Sequence[Told], arm: Arm, probed: Sequence[i
     if limits is None:
         return Foretold(place=arm.name, reason="; ".join(dosing.reasons(probed)) or "nothing ran there")
     doses = _doses(dosing, known, arm, limits, probed)
+    if doses is None:
+        return Foretold(place=arm.name, reason="; ".join(dosing.reasons(probed)) or "no call was measured there")
     before = Foretold(place=arm.name, doses=[*map(_place_dose, doses, doses.values())])
     harmful = _harmful(doses)
     lines = _lines(known)
@@ -184,8 +186,8 @@ def _place_dose(name: FactorId, dose: Scattered) -> PlaceDose:
 
 def _doses(
     dosing: Dosing, known: Sequence[Told], arm: Arm, limits: Limits, probed: Sequence[int]
-) -> dict[FactorId, Scattered]:
-    """Of each harm that the place may have."""
+) -> dict[FactorId, Scattered] | None:
+    """Of each harm that the place may have; None where calls were not measured, which may have any."""
     found: dict[FactorId, Scattered] = {}
     harms = {each.slope.factor: each.harm for each in known}
     for factor in factors(dosing.here):
@@ -194,7 +196,10 @@ def _doses(
         elif factor.arm and arm.neighbour is not None:
             found[factor.id] = _neighbours_dose(harms[factor.id], _beyond(dosing, factor, arm, probed))
         elif not factor.arm and arm.neighbour is None:
-            found[factor.id] = _calls_dose(dosing, factor, arm, probed)
+            longer = _calls_dose(dosing, factor, arm, probed)
+            if longer is None:
+                return None
+            found[factor.id] = longer
     return found
 
 
@@ -223,13 +228,13 @@ def _neighbours_dose(dosed: Scattered | None, there: Scattered | None) -> Scatte
     return Scattered(dose, relative, min(there.freedom, dosed.freedom))
 
 
-def _calls_dose(dosing: Dosing, factor: Factor, arm: Arm, probed: Sequence[int]) -> Scattered:
-    """By how many us a call is longer there."""
+def _calls_dose(dosing: Dosing, factor: Factor, arm: Arm, probed: Sequence[int]) -> Scattered | None:
+    """By how many us a call is longer there; None where that was not measured."""
     probe = factor.probe
     assert probe is not None
     pairs = [(dosing.probe_s(each, arm.name, probe), dosing.probe_s(each, UNDOSED, probe)) for each in probed]
     longer = [(there_s - here_s) * 1e9 / NS_A_DOSE for there_s, here_s in pairs if there_s and here_s]
-    return mean(longer) if longer else Scattered(0.0)
+    return mean(longer) if longer else None
 
 
 def _scatter(known: Sequence[Told]) -> Scattered | None:

@@ -61,13 +61,17 @@ def test_a_step_is_dosed_and_run_in_a_place(
     assert 5 == sum('"status":"ok"' in line for line in results.read_text().splitlines())  # 1 dosed, 2 probes, 2 steps
 
 
-def test_what_is_no_step_and_no_place(step: Path, tmp_path: Path, invoke: Callable[..., Result]) -> None:
+def test_what_is_no_step_and_no_place(
+    step: Path, tmp_path: Path, invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
     other = tmp_path / "other.toml"
     other.write_text('title = "a suite"\ngemm = [{ m = 16, n = 16, k = 16 }]\n')
     for words, said in (
         ((other,), "no parts of a step, which `primbench capture` writes"),
         ((step, "--in", "host:nice=5", "--in", "host:nice=5"), "2 arms are called host:nice=5"),
         ((step, "--in", "nowhere"), "runtime 'nowhere'"),
+        ((step, "--in", "runsc"), "--in runsc: runsc is not installed: see `primbench arms`"),
         ((step, "--json", step), "asked to hold two things"),
     ):
         found = invoke("bound", *words)

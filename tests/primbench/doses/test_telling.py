@@ -172,6 +172,23 @@ def test_more_than_was_tried_is_said_and_what_no_slope_is_of_not_foretold(monkey
     assert (None, 3, None) == (place.low, place.pairs, place.is_within)
 
 
+def test_nothing_is_foretold_where_calls_were_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place in which the step runs, and no call alone: it may have any dose of longer ones."""
+    add = Simulated._add
+
+    def but_calls(self: Simulated, arm: Arm, case: Case, rng: random.Random) -> None:
+        add(self, arm, case, rng)
+        if case.primitive == "launch":
+            failed = replace(self.found.records[-1], status="failed", measurement=None, reason="no launch")
+            self.found.records[-1] = failed
+
+    monkeypatch.setattr(Simulated, "_add", but_calls)
+    (place,) = bounds(monkeypatch, Arm(name="half", cpus=1.0)).places
+    assert (None, None) == (place.ratio, place.is_within)
+    assert "half: no launch" in (place.reason or "")
+    assert place.measured is not None
+
+
 def test_nothing_is_said_where_no_harm_matters_and_the_margin_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.OF_CALLS", 0.0)
     monkeypatch.setattr(f"{__name__}.OF_TIME", 0.0)
