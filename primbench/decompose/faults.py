@@ -20,17 +20,22 @@ def faults_so_far() -> int:
 
 @functools.cache
 def fault_s() -> float | None:
-    """How much longer a write takes for each fault in it; None where there is none, as with huge pages at hand."""
+    """What a page costs, from its first touch to its return to the kernel, beside a write to it; None where no write
+    is a first touch, as with huge pages at hand.
+    """
     import torch
 
     times_s, counts = [], []
     for _ in range(3):
-        memory = torch.empty(PROBE_BYTES, dtype=torch.uint8)
         begun, before = time.perf_counter(), faults_so_far()
+        memory = torch.empty(PROBE_BYTES, dtype=torch.uint8)
         memory[::4096] = 1  # by this thread alone
-        first_s, faults = time.perf_counter() - begun, faults_so_far() - before
+        first_s, counted = time.perf_counter() - begun, faults_so_far() - before
         begun = time.perf_counter()
         memory[::4096] = 2
-        times_s.append(first_s - (time.perf_counter() - begun))
-        counts.append(faults)
+        again_s = time.perf_counter() - begun
+        begun = time.perf_counter()
+        del memory
+        times_s.append(first_s - again_s + time.perf_counter() - begun)
+        counts.append(counted)
     return max(0.0, min(times_s)) / min(counts) if min(counts) else None
