@@ -1,4 +1,4 @@
-"""`primbench arms`: List the runtimes that a study may start workers in, and which work here."""
+"""`primbench arms`: List the runtimes of a study, and which work here."""
 
 from __future__ import annotations
 

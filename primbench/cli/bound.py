@@ -1,4 +1,4 @@
-"""`primbench bound`: Dose a captured step with harm, say what it loses by which, and foretell a place."""
+"""`primbench bound`: Dose a captured step with harm, and foretell a place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`primbench capture`: Take a step of a script or a model apart, into a suite of its operators."""
+"""`primbench capture`: Take a step of a script or model apart, into its operators."""
 
 from __future__ import annotations
 

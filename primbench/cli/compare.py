@@ -1,4 +1,4 @@
-"""`primbench compare`: Compare the arms of a study, or two results files, and say what is certain."""
+"""`primbench compare`: Compare the arms of a study, or two results files."""
 
 from __future__ import annotations
 

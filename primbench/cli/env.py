@@ -1,4 +1,4 @@
-"""`primbench env`: Show what would be recorded of this place, or what tells two apart."""
+"""`primbench env`: Show what is recorded of this place, or tells two apart."""
 
 from __future__ import annotations
 

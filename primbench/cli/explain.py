@@ -1,4 +1,4 @@
-"""`primbench explain`: Measure a captured step and its parts, and show where its time goes."""
+"""`primbench explain`: Measure a captured step, and show where its time goes."""
 
 from __future__ import annotations
 

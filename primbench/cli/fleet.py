@@ -1,4 +1,4 @@
-"""`primbench fleet`: Find the nodes of many that are slower than the others, and say why."""
+"""`primbench fleet`: Find the nodes of many that are slower, and say why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`primbench history`: Find where times changed over days and commits, and what changed with them."""
+"""`primbench history`: Find where times changed over days, and what changed too."""
 
 from __future__ import annotations
 

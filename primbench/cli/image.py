@@ -1,4 +1,4 @@
-"""`primbench image`: Build a container image with this primbench, for arms of a study."""
+"""`primbench image`: Build a container image with this primbench, for arms."""
 
 from __future__ import annotations
 

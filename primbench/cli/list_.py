@@ -1,4 +1,4 @@
-"""`primbench list`: List primitives, backends and suites, and what is missing for which."""
+"""`primbench list`: List primitives, backends and suites, and what is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`primbench selftest`: Run the host against itself, and say how small a difference it tells."""
+"""`primbench selftest`: Say how small a difference this machine tells."""
 
 from __future__ import annotations
 

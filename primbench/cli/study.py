@@ -1,4 +1,4 @@
-"""`primbench study`: Run the same cases on the host and in containers, and say what differs."""
+"""`primbench study`: Run the same cases on the host and in containers, in turn."""
 
 from __future__ import annotations
 

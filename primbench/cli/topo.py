@@ -1,4 +1,4 @@
-"""`primbench topo`: Show memory nodes, CPUs and GPUs, what links them, and what is allowed here."""
+"""`primbench topo`: Show memory nodes, CPUs and GPUs, and what links them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`primbench why`: Find the settings that make one place slower than another, and prove it."""
+"""`primbench why`: Find the settings that make a place slower, and prove it."""
 
 from __future__ import annotations
 
