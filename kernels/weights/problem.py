@@ -52,7 +52,7 @@ class Weights(Problem, name="weights"):
     work = "data loading"
     margin = 0.05
     set_up_s = (0.2, 0.7)
-    preferred = ("batch_s", "wall_s")
+    preferred = ("stream_s", "batch_s")
     check_again = True
     example_sizes = ((4096,), (700,))
 

@@ -124,11 +124,7 @@ class GpuTimer:
         if why_not := backend.second_context.visit():
             self._missing["second_context"] = f"{why_not}: kernels of graphs may follow on later than they need to"
         device_s, gpu = _device(backend, device, self._method, pace) if device else (None, GpuReading())
-        stream_s = None
-        if calls.is_prepared:
-            self._missing["stream_s"] = "something is done before each call, so that none follows another at once"
-        else:
-            stream_s = _stream(calls, backend, self._rough_s, rule_of("stream_s"), pace)
+        stream_s = _stream(calls, backend, self._rough_s, rule_of("stream_s"), pace)
         wall_s, single_s = _round_trip(backend, calls, self._rough_s, rule_of("wall_s"), pace)
         timed = Measurement(
             places=device.places if device else 1,
@@ -188,7 +184,9 @@ def _energy_j(device: Device, method: Method, pace: Pace) -> tuple[float | None,
 
 
 def _stream(calls: CallLoop, backend: GpuBackend, call_s: float, rule: StoppingRule, pace: Pace) -> Samples:
-    """The period of back-to-back calls, launched as they come."""
+    """The period of back-to-back calls, launched as they come; of calls before which something is done, each alone."""
+    if calls.is_prepared:
+        return _one_by_one(calls, backend, rule, pace)
     count = math.ceil(BATCH_S / call_s)
     take = chained(lambda: calls(count), backend, count, STREAM_ROUND_S, pace, sample_s=count * call_s)
     if call_s < LONG_S:
@@ -196,6 +194,15 @@ def _stream(calls: CallLoop, backend: GpuBackend, call_s: float, rule: StoppingR
     return collect(
         take, rule, pace, calls_per_sample=count, taken_by="event pair", metric="stream_s", uncounted=nothing
     )
+
+
+def _one_by_one(calls: CallLoop, backend: GpuBackend, rule: StoppingRule, pace: Pace) -> Samples:
+    def take() -> list[float]:
+        calls.prepare()
+        backend.synchronize()
+        return pace.slowest([event_pair(calls, backend, 1, ahead=0)])
+
+    return collect(take, rule, pace, calls_per_sample=1, taken_by="event pair", metric="stream_s", uncounted=nothing)
 
 
 def _rough_time_s(calls: CallLoop, backend: GpuBackend, pace: Pace) -> float:
