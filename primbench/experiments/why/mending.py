@@ -74,7 +74,8 @@ def _facts(atom: Atom) -> Iterator[FactId]:
     if row is ENV and len(within) == 1:
         yield FactId("software", "variables", within[0])
     elif row is not None and row is not ENV:
-        yield from (FactId(*fact) for fact in {*row.shows, row.checked} if fact)
+        shown = [row.checked] if row.checked in row.shows else [*row.shows, row.checked]  # others only follow from it
+        yield from (FactId(*fact) for fact in shown if fact)
 
 
 def _in_slow_alone(fast: Environment | None, slow: Environment | None) -> list[Finding]:

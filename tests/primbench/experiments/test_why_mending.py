@@ -53,6 +53,15 @@ def test_what_is_so_in_both_places_is_no_advice(here: Environment) -> None:
     assert found.cause is None
 
 
+def test_what_only_follows_from_a_setting_is_not_what_is_mended(here: Environment) -> None:
+    """A filter that refuses io_uring makes all system calls longer, which to allow io_uring would not change."""
+    free, refused = (
+        replace(here, confinement=replace(here.confinement, io_uring=each)) for each in ("allowed", "ENOSYS")
+    )
+    (found,) = _mends("runc:seccomp=unconfined", "runc:seccomp=docker", free, refused)
+    assert (None, "have seccomp=unconfined") == (found.cause, found.advice)
+
+
 @pytest.mark.parametrize(
     ("fast", "slow", "advice"),
     [
