@@ -121,22 +121,32 @@ def _added(layer: Rung, layers: dict[str, Rung]) -> tuple[float | None, float | 
 
 
 def _answer(place: str, layers: dict[str, Rung]) -> str:
-    """Which layer adds most for certain."""
+    """Which layer adds most for certain, with those that may add as much."""
     added = {name: _added(layer, layers) for name, layer in layers.items()}
     certain = {name: more for name, (more, around) in added.items() if more and around is not None and more > around}
     where = f"{place}: " if place else ""
     if certain:
         most = layers[max(certain, key=lambda name: certain[name])]
-        return f"{where}{_adds_most(most, certain[most.name], layers[most.below])}"
+        rivals = _rivals(most.name, added)
+        return f"{where}{_adds_most(most, certain[most.name], layers[most.below], rivals)}"
     if any(more is not None for more, _ in added.values()):
         return f"{where}No layer is known to add to the one below it: measure again on a quieter machine."
     return f"{where}No two layers were measured of which one stands on the other: the last column says why."
 
 
-def _adds_most(layer: Rung, more_s: float, below: Rung) -> str:
+def _rivals(most: str, added: dict[str, tuple[float | None, float | None]]) -> list[str]:
+    """Layers of which it is not certain that they add less."""
+    more_s, around_s = added[most]
+    least_s = (more_s or 0.0) - (around_s or 0.0)
+    known = [(name, *times_s) for name, times_s in added.items() if name != most]
+    return [name for name, more, around in known if more is not None and (around is None or more + around >= least_s)]
+
+
+def _adds_most(layer: Rung, more_s: float, below: Rung, rivals: Sequence[str]) -> str:
+    unless = f", unless {' or '.join(rivals)} adds more" if rivals else ""
     first = f"; its first call takes {format_time(layer.first_s)}" if layer.first_s is not None else ""
     return (
-        f"{layer.name} adds most to the layer below it: {format_time(more_s)} a call, to the "
+        f"{layer.name} adds most to the layer below it{unless}: {format_time(more_s)} a call, to the "
         f"{format_time(below.call_s)} of {below.name}{first}."
     )
 

@@ -61,6 +61,14 @@ def test_what_lies_within_the_intervals_is_not_told_to_add() -> None:
     assert answer.startswith("No two layers were measured")
 
 
+def test_a_layer_that_may_add_more_is_named_beside_the_one_that_does_for_certain() -> None:
+    base = layer("C", around(1e-7, 1e-9))
+    answer, _ = told(base, layer("a", around(2e-6, 1e-8), "C"), layer("b", around(1.5e-6, 1e-6), "C"))
+    assert "a adds most to the layer below it, unless b adds more: 1.90 us a call" in answer
+    answer, _ = told(base, layer("a", around(2e-6, 1e-8), "C"), layer("b", [1.5e-6], "C"))
+    assert "a adds most to the layer below it, unless b adds more: 1.90 us a call" in answer
+
+
 def test_entries_that_stand_on_none_and_times_that_were_not_taken_make_no_ladder() -> None:
     assert [] == ladders([layer("a", [1e-6]), layer("b", [1e-6])])
     assert [] == ladders([layer("a", []), layer("b", [], "a")])
