@@ -153,12 +153,20 @@ def _bounds(step: ReplayedStep, dosing: Dosing) -> Bounds:
         device=step.case.device,
         threads=dosing.here.threads,
         calls=counts.get("calls"),
-        left_out_calls=counts.get("left_out_calls"),
+        left_out_calls=_left_out(step.captured, counts.get("left_out_calls")),
         time_s=fmean(times_s) if times_s else None,
         captured_s=median(captured_s) if captured_s else None,
         waited_share=_waited_share(undosed),
         slopes=[each.slope for each in told(dosing)],
     )
+
+
+def _left_out(captured: Captured | None, not_here: int | None) -> int | None:
+    """Calls that no entry makes, and those that are not to be made here; None where nothing ran."""
+    if not_here is None or captured is None:
+        return not_here
+    several = captured.left_out
+    return not_here + (several if isinstance(several, int) else sum(each.calls for each in several))
 
 
 def _waited_share(several: Iterable[Measurement]) -> float | None:

@@ -85,7 +85,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     calls: int | None
     """Calls that it makes here; None where it did not run."""
     left_out_calls: int | None
-    """Calls of the step that this torch does not have on the device."""
+    """Calls of the step that cannot be made again, or that this torch does not have on the device."""
     time_s: float | None
     """What the calls take, undosed, in seconds: the mean of all processes; None where none ran."""
     captured_s: float | None

@@ -133,7 +133,7 @@ def _notes(found: Bounds) -> Iterator[Note]:
         yield Note("More pairs tell more:", command=("--time-budget", "5m"))
     if found.calls is None:
         return
-    left_out = f", {found.left_out_calls} left out, which this torch does not have here" * bool(found.left_out_calls)
+    left_out = f", {found.left_out_calls} left out, which cannot be made again here" * bool(found.left_out_calls)
     threads = f"{found.threads} thread{'s' * (found.threads != 1)}"
     yield Note(
         f"What runs is the step's {found.calls} calls of operators one after the other{left_out}, "

@@ -19,7 +19,11 @@ STEP = """
 title = "parts of a step"
 gemm = [{ set = "parts", phase = "forward", count = 3, m = 16, n = 16, k = 16 }]
 elementwise = [{ set = "parts", phase = "optimizer", count = 5, elements = 64 }]
-captured = { step = "step 2 of a.py", threads = 1, times_s = [0.5, 0.25, 1.0] }
+[captured]
+step = "step 2 of a.py"
+threads = 1
+times_s = [0.5, 0.25, 1.0]
+left_out = [{ name = "noise", calls = 2, reason = "no such operator" }]
 """
 WITHOUT_TORCH = missing("torch")
 
@@ -46,7 +50,7 @@ def test_a_step_is_dosed_and_run_in_a_place(
     assert 0 == found.exit_code, found.output
     assert "calls, 1: undosed" in found.stderr
     bounds = json.loads(found.stdout)
-    assert (8, 0, 0.5, 1) == tuple(bounds[key] for key in ("calls", "left_out_calls", "captured_s", "threads"))
+    assert (8, 2, 0.5, 1) == tuple(bounds[key] for key in ("calls", "left_out_calls", "captured_s", "threads"))
     assert bounds["time_s"] > 0
     calls, *others = bounds["slopes"]
     assert ("calls", 1, 4.0) == (calls["factor"], calls["pairs"], calls["largest_dose"])
