@@ -75,7 +75,7 @@ def product(backend, problem, x):
 
 @pytest.fixture
 def slow_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a disk past its cache, 8 KiB at a time."""
+    """A file system of a disk past its cache, a page at a time."""
     image, folder = tmp_path / "disk", tmp_path / "mounted"
     folder.mkdir()
     with image.open("wb") as file:
@@ -87,7 +87,7 @@ def slow_disk(tmp_path: Path) -> Iterator[Path]:
             closing.callback(ran, "losetup", "-d", device)
             ran("mount", device, folder)
             closing.callback(ran, "umount", folder)
-            ran("blockdev", "--setra", "16", device)
+            ran("blockdev", "--setra", "0", device)
         except (OSError, subprocess.CalledProcessError) as error:
             pytest.skip(f"needs root's leave to mount a disk that is a file: {error}")
         yield folder
@@ -110,6 +110,7 @@ def held(limited: Path, daemon: str) -> Iterator[None]:
             time.sleep(0.05)
 
 
+@pytest.mark.quiet
 def test_a_quota_a_slow_disk_and_a_wrong_bit_are_found_and_named(
     invoke: Callable[..., Result],
     slurm: Path,
