@@ -1,3 +1,3 @@
-"""C = (s_A A) (s_B B)^T: product of float8 matrices with scales, one in all, one a row, or one a block."""
+"""C = (s_A A) (s_B B)^T: product of matrices of few bits with scales: one in all, one a row, or one a block."""
 
 from primbench.kernels.scaled_gemm.problem import ScaledGemm as ScaledGemm
