@@ -160,7 +160,7 @@ def _once(reasons: list[Unfitness]) -> list[Unfitness]:
 def _of_fleets(fleets: Mapping[CertifiedPart, Fleet]) -> Iterator[tuple[str, Unfitness]]:
     """Each beside its peers."""
     for part, fleet in fleets.items():
-        yield from ((each.node, _reason(part, each, list(node_words(fleet, each)))) for each in fleet.unhealthy)
+        yield from ((each.node, why) for each in fleet.unhealthy for why in _reasons(part, fleet, each))
         absent = dict.fromkeys(fleet.missing, "it left no results file") | fleet.unreadable
         yield from ((name, Unfitness(why="missing", words=f"{part}: {words}")) for name, words in absent.items())
         failing = "; ".join(sorted({case.reason or "" for case in fleet.cases if case.is_failed}))
@@ -168,9 +168,17 @@ def _of_fleets(fleets: Mapping[CertifiedPart, Fleet]) -> Iterator[tuple[str, Unf
             yield name, Unfitness(why="unmeasured", words=f"{part}: {failing}")
 
 
-def _reason(part: CertifiedPart, found: NodeFindings, words: list[str]) -> Unfitness:
-    why: Why = "slow" if found.outlying else "output" if found.deviations else "unmeasured"
-    return Unfitness(why=why, words=f"{part}: {'; '.join(words)}")
+def _reasons(part: CertifiedPart, fleet: Fleet, found: NodeFindings) -> Iterator[Unfitness]:
+    """One, or of a node that is slow and has other outputs one for each."""
+    kinds = [found]
+    if found.outlying and found.deviations:
+        outputs = NodeFindings(
+            node=found.node, file=found.file, outlying=[], unmeasured={}, unlike=[], deviations=found.deviations
+        )
+        kinds = [msgspec.structs.replace(found, deviations={}), outputs]
+    for each in kinds:
+        why: Why = "slow" if each.outlying else "output" if each.deviations else "unmeasured"
+        yield Unfitness(why=why, words=f"{part}: {'; '.join(node_words(fleet, each))}")
 
 
 def _of_outputs(held: Mapping[CertifiedPart, FleetFiles]) -> Iterator[tuple[str, Unfitness]]:

@@ -163,7 +163,7 @@ def _waterfall(explained: Explained) -> Table:
 def _amount(explained: Explained, row: SumRow, share: float | None) -> tuple[str, str]:
     """Its time and share; at most what is left of the step where some calls in it were not measured."""
     rest_s, step_s = explained.rest_s, explained.step_s
-    if row.name == UNEXPLAINED and row.seconds is None and step_s and rest_s is not None and rest_s >= 0:
+    if row.name == UNEXPLAINED and row.seconds is None and step_s and rest_s is not None and rest_s > 0:
         return f"{AT_MOST}{format_time(rest_s)}", f"{AT_MOST}{format_percent(rest_s / step_s)}"
     return format_time(row.seconds), _percent(share)
 
@@ -182,7 +182,7 @@ def _others(explained: Explained) -> Iterator[str]:
             f"{each.name}, {each.calls} calls, not measured alone: {each.reason}; in the captured step they took "
             f"{format_time(each.seconds)}, timed once while it was recorded"
         )
-    if explained.unmeasured and explained.rest_s is not None:
+    if explained.unmeasured and (explained.rest_s or 0.0) > 0:
         yield f"what was not measured and what is unexplained take {format_time(explained.rest_s)} together"
 
 

@@ -105,10 +105,11 @@ def test_a_quota_a_slow_disk_and_a_flipped_bit_are_found_each_and_named(
 ) -> None:
     held = with_limits(cpu_quota=0.5, cpu_period_s=0.1, periods=100, throttled_periods=90, throttled_s=4.0)
     changes = {"n2": held, "n7": with_output(HEALTHY.replace("7", "8"))}
-    wrong, told = judged(invoke, made(changes, {("n2", "launch"): 1.4, ("n5", "files"): 3.0}))
+    wrong, told = judged(invoke, made(changes, {("n2", "launch"): 1.4, ("n5", "files"): 3.0, ("n7", "gemm"): 2.0}))
     here = wrong.get("n1", set())  # what doctor calls a problem of this machine, all of them have
     assert {"n2", "n5", "n7"} == {name for name, why in wrong.items() if why - here}
-    assert ({"slow", "place"} <= wrong["n2"], "slow" in wrong["n5"], "output" in wrong["n7"]) == (True, True, True)
+    assert ({"slow", "place"} <= wrong["n2"], "slow" in wrong["n5"]) == (True, True)
+    assert {"slow", "output"} <= wrong["n7"]
     words = {each["member"]: " ".join(one["words"] for one in each["reasons"]) for each in told["members"]}
     assert ("quota" in words["n2"], "files" in words["n5"], "gemm" in words["n7"]) == (True, True, True)
 
