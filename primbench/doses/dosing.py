@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from primbench.doses.factors import DosingPlace, Probe, Trial
     from primbench.measurement import Measurement, Samples
+    from primbench.measurement.readings import HostReading
     from primbench.results.file import Results
     from primbench.results.record import Record, Worker
     from primbench.results.writer import Writer
@@ -115,7 +116,7 @@ class Dosing:
     def _learn_use(self) -> None:
         """How many CPUs the undosed step keeps busy, by the process that was disturbed least."""
         hosts = [each.measurement.host for each in self.records(UNDOSED) if each.measurement]
-        used = [host.cpu_time_s / host.duration_s for host in hosts if host is not None and host.duration_s]
+        used = [busy_cpus(host, self.here.usable_cpus) for host in hosts if host is not None and host.duration_s]
         if used:
             self.here = self.here._replace(used_cpus=max(used))
 
@@ -153,6 +154,17 @@ class Dosing:
 
 def _processes(arms: Sequence[Arm], cases: Sequence[Case]) -> int:
     return len(arms) * len({(each.backend, each.device) for each in cases})
+
+
+def busy_cpus(host: HostReading, most: int) -> float:
+    """CPUs that a case kept busy while it did not wait for one: what it would use by itself, on average.
+
+    most: what its own threads can keep busy. Times in which several of them waited may overlap, so that no more than
+    that is made of them.
+    """
+    ran_s = host.duration_s - (host.waited_s or 0.0)
+    alone = min(host.cpu_time_s / ran_s, most) if ran_s > 0 else most
+    return max(alone, host.cpu_time_s / host.duration_s)
 
 
 def samples_of(measurement: Measurement) -> Samples | None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from primbench.doses import bounding, report
 from primbench.doses.bounding import BoundQuestion, ReplayedStep
-from primbench.doses.dosing import Dosing
+from primbench.doses.dosing import Dosing, busy_cpus
 from primbench.doses.factors import BUSY_ARM, MEMORY_ARM, DosingPlace
 from primbench.environment.fingerprint import collect
 from primbench.kernels.replay import Replay
@@ -218,3 +218,11 @@ def test_an_answer_after_an_interrupt(stop: type[BaseException], monkeypatch: py
         each.factor: each.pairs for each in found.slopes
     }
     assert report.answer(found).endswith("; cut off before all was tried.")
+
+
+@pytest.mark.parametrize(("waited_s", "cpus"), [(None, 0.5), (0.0, 0.5), (0.6, 1.25), (0.9, 2.0), (1.0, 2.0)])
+def test_a_step_is_told_to_use_what_it_uses_while_it_does_not_wait(waited_s: float | None, cpus: float) -> None:
+    host = HostReading(
+        duration_s=1.0, cpu_time_s=0.5, voluntary_switches=0, involuntary_switches=0, waited_s=waited_s
+    )  # fmt: skip
+    assert cpus == pytest.approx(busy_cpus(host, 2))
