@@ -1,3 +1,3 @@
-"""All calls of a captured step, one after the other, with and without a delay before each."""
+"""All calls of operators of a captured step, one after the other, on tensors of the same shapes."""
 
 from primbench.kernels.replay.problem import Replay as Replay

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from primbench.spec.method import Method
     from primbench.timing.sampling import Pace
 
-TRIED = 1000
-"""Waits by which it is found out how much longer one is than it was to be."""
+TRIES, TRIED = 50, 60
+"""How often, and by how many waits in a row, it is found out how much longer one is than it was to be: so few that some
+of these rows are disturbed by nothing.
+"""
 LEAST_ROUNDS = 3
 TIMES = len(DELAYS_NS)
 """How many times as long as another metric all of the delays are sampled."""
@@ -135,7 +137,7 @@ def _excess_ns() -> float:
     clock, wait_ns = time.perf_counter_ns, DELAYS_NS[-1]
     empty = [_Waiting(int, waits=True)] * TRIED
     took_ns = []
-    for _ in range(3):
+    for _ in range(TRIES):
         begun = clock()
         _wait_before(empty, wait_ns)
         between = clock()

@@ -119,6 +119,8 @@ def test_what_a_call_changes_is_brought_back_before_it_is_infinite_or_denormal()
             assert not CallLoop([step, step]).is_prepared
 
 
+@pytest.mark.wheel
+@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
 def test_the_way_that_costs_least_ends_in_the_same_call() -> None:
     """torch.add takes a number, too, which ends in the operator for tensors; and linear is made of others."""
     import torch

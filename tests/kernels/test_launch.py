@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from primbench import Method, measure, setup
+from primbench.backends import missing
 from primbench.cli.problem import Sized, entries_of
 from primbench.devices import nth_gpu
 from primbench.errors import InvalidRequest, PrimbenchError, UnsupportedCase
@@ -247,6 +248,7 @@ def test_the_runtime_is_given_what_it_asks_for(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.wheel
+@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 @pytest.mark.parametrize("call", ["module", "custom_op", "compiled"])
 def test_layers_above_an_operator_add_as_it_does_and_tell_of_their_first_call(call: str) -> None:

@@ -26,6 +26,7 @@ from primbench.timing.verify import check_output
 from .cuda_driver import Late, OnCuda
 
 QUICK = Method(min_time_s=0.001, max_time_s=0.005)
+WITH_TORCH = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
 ODD = PERIOD_BYTES // 3 + 1  # bytes of a tensor: none begins where contents repeat
 
 
@@ -46,8 +47,8 @@ def prepared(problem: Weights, backend: Any, name: str) -> tuple[Step, Any]:
     return step, lambda: check_output(backend, problem, step, problem.reference(np.random.default_rng(1), *inputs))
 
 
-@pytest.mark.parametrize("backend", ["numpy", pytest.param("torch", marks=pytest.mark.wheel)])
-@pytest.mark.parametrize("how", ["mmap", "read", "safetensors"])
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("torch", marks=WITH_TORCH)])
+@pytest.mark.parametrize("how", ["mmap", "read", pytest.param("safetensors", marks=pytest.mark.wheel)])
 def test_every_tensor_arrives_and_says_how(how: str, backend: str) -> None:
     if how == "safetensors":
         pytest.importorskip("safetensors")

@@ -37,7 +37,7 @@ def test_host_and_node_take_turns_and_a_node_that_is_none_of_the_job_holds_up_no
     arms = ["host", f"slurm:node=n2,{PYTHON},nice=5,name=n2", f"slurm:n9,{PYTHON},name=n9"]
     words = [word for arm in arms for word in ("--arm", arm)]
     study = [*PRIMBENCH, "study", str(tmp_path / "one.toml"), *words, "--pairs", "2", *QUICK]
-    command = ["salloc", "-Q", "-N3", *study, "-o", str(tmp_path / "s.jsonl")]
+    command = ["salloc", "-Q", "-w", "n[1-3]", *study, "-o", str(tmp_path / "s.jsonl")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     found = results_file.read(tmp_path / "s.jsonl")
     assert {("host", "ok"), ("n2", "ok"), ("n9", "skipped")} == {(each.case.arm, each.status) for each in found.records}
@@ -70,7 +70,9 @@ def of_test(mark: str) -> list[Process]:
 @pytest.fixture
 def n2(slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Arm]]:
     """``n2(*settings)``: an arm on that node, in a job that has all of them; afterwards nothing of it may be left."""
-    begun = subprocess.run(["salloc", "-N3", "--no-shell"], capture_output=True, text=True, timeout=60, check=True)
+    begun = subprocess.run(
+        ["salloc", "-w", "n[1-3]", "--no-shell"], capture_output=True, text=True, timeout=60, check=True
+    )
     (job,) = re.findall(r"Granted job allocation (\d+)", begun.stderr)
     monkeypatch.setenv("SLURM_JOB_ID", job)
     mark = uuid.uuid4().hex

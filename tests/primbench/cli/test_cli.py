@@ -221,7 +221,7 @@ def test_of_an_export_that_does_not_fit_nothing_is_left(tmp_path: Path) -> None:
     new, old = tmp_path / "new.json", tmp_path / "old.json"
     old.write_text("x")
     for path in (new, old):
-        found = shell(f"ulimit -f 1; {PROGRAM} env --json {path} --overwrite")
+        found = shell(f"export PYTHONDONTWRITEBYTECODE=1; ulimit -f 1; {PROGRAM} env --json {path} --overwrite")
         assert (1, f"Error: {path}: File too large\n") == (found.returncode, found.stderr)
     assert [old] == list(tmp_path.iterdir())
     assert "x" == old.read_text()
