@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,3 +21,14 @@ def geometry(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Options of a convolution."""
     options: dict[str, Any] = request.param
     return options
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where files are made, in which nothing may be left."""
+    folder = tmp_path / "with a space"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    gc.collect()
+    assert [] == list(folder.iterdir())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import io
 import mmap
 import os
@@ -41,20 +40,10 @@ from ..processes import children
 if TYPE_CHECKING:
     from click.testing import Result
 
+pytestmark = pytest.mark.usefixtures("temporary")
 QUICK = Method(min_time_s=0.001, max_time_s=0.005)
 DENYING = Path(__file__).parents[1] / "seccomp.py"
 IN_MEMORY = "/dev/shm"
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where files are made, in which nothing may be left."""
-    folder = tmp_path / "with a space"
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    yield folder
-    gc.collect()
-    assert [] == list(folder.iterdir())
 
 
 def prepared(problem: Files) -> tuple[Step, Callable[[], float]]:

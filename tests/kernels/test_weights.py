@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +24,10 @@ from primbench.timing.verify import check_output
 
 from .cuda_driver import Late, OnCuda
 
+pytestmark = pytest.mark.usefixtures("temporary")
 QUICK = Method(min_time_s=0.001, max_time_s=0.005)
 WITH_TORCH = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
 ODD = PERIOD_BYTES // 3 + 1  # bytes of a tensor: none begins where contents repeat
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where files are made, in which nothing may be left."""
-    folder = tmp_path / "with a space"
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    yield folder
-    gc.collect()
-    assert [] == list(folder.iterdir())
 
 
 def prepared(problem: Weights, backend: Any, name: str) -> tuple[Step, Any]:

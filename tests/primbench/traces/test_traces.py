@@ -281,4 +281,5 @@ def test_real_steps_on_a_cpu_are_bound_by_what_they_do_most(
     loader = torch.utils.data.DataLoader(Slow(data_s))
     bound = profiled(tmp_path, loader, lambda: time.sleep(own_s), size)
     assert (part, False) == (bound.part, bound.on_gpu), parts_us(bound)
-    assert bound.largest[0].name in ("aten::add", "aten::matmul", "aten::ones", "aten::zeros")
+    alike = ["aten::add"] * (size == 8)  # where each takes as long as the others
+    assert bound.largest[0].name in ("aten::matmul", "aten::ones", "aten::zeros", *alike)
