@@ -38,6 +38,11 @@ def _reaches(function: Callable[..., Any], arguments: Sequence[Any], keywords: M
     seen: list[Any] = []
 
     class Seen(TorchDispatchMode):  # type: ignore[misc]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """No: torch would import torch.compile, for over a second, to leave alone what nobody compiles here."""
+            return False
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             leaves, shape = tree_flatten((args, kwargs or {}))
             seen.extend([func, str(shape), *leaves])

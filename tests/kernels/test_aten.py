@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -133,3 +135,17 @@ def test_the_way_that_costs_least_ends_in_the_same_call() -> None:
     assert torch.sum is quickest(aten.sum.dim_IntList, [x, [0], True], {})
     for operator, arguments in ((aten.add.Scalar, [x, 2]), (aten.linear.default, [x, x]), (aten.mm.default, [x])):
         assert operator is quickest(operator, arguments, {})
+
+
+FINDS = """
+import sys, torch
+from primbench.kernels.aten._quick import quickest
+assert torch.abs is quickest(torch.ops.aten.abs.default, [torch.ones(2)], {})
+assert "torch._dynamo" not in sys.modules
+"""
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
+def test_no_worker_waits_for_torch_compile_to_find_it() -> None:
+    subprocess.run([sys.executable, "-c", FINDS], check=True, timeout=120)
