@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from primbench.errors import PrimbenchError
+from primbench.gpu.nvidia import driver
 from primbench.problem import described
 
 if TYPE_CHECKING:
@@ -40,7 +42,8 @@ def cuda_step(
     if nodes != problem.nodes:
         raise PrimbenchError(f"a graph of {problem.nodes} launches has {nodes} nodes")
     # stream_only: a graph being launched cannot be captured.
-    return described(step, stream_only=True, others={"instantiate_s": _times.instantiation(enqueue, stream)})
+    instantiation = _times.instantiation(functools.partial(driver.captured, stream, enqueue))
+    return described(step, stream_only=True, others={"instantiate_s": instantiation})
 
 
 def parameters(problem: Launch, output: Any) -> list[Array]:

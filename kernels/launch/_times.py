@@ -10,6 +10,8 @@ from primbench.timing.sampling import Pace, collect, secondary_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from ctypes import c_void_p
 
     from primbench.measurement import Samples
     from primbench.spec.method import Method
@@ -44,11 +46,11 @@ def full_queue(step: Callable[[], Any], stream: int) -> Callable[[Method, Pace],
     return times
 
 
-def instantiation(enqueue: Callable[[], None], stream: int) -> Callable[[Method, Pace], Samples]:
-    """How to time cuGraphInstantiate of a graph of what ``enqueue`` puts on the stream."""
+def instantiation(made: Callable[[], AbstractContextManager[c_void_p]]) -> Callable[[Method, Pace], Samples]:
+    """How to time cuGraphInstantiate of the graph that ``made`` has while it is entered."""
 
     def times(method: Method, pace: Pace) -> Samples:
-        with driver.captured(stream, enqueue) as graph:
+        with made() as graph:
 
             def take() -> list[float]:
                 start = pace.clock()

@@ -30,6 +30,7 @@ ADDITIONS = ("dispatch", *OF_TORCH)
 CALLS = (*ADDITIONS, *OF_GPUS, "ctypes", *OF_CPUS)
 TAKE_PARAMETERS = (*OF_GPUS, "ctypes")
 SEALS = ("none", "ioctl", "all")
+GRAPHS = ("replay", "set_parameters", "update", "if", "while")
 MAX_PARAMETER_BYTES = 4096  # CUDA C++ Programming Guide, "__global__": the limit that every GPU has
 
 
@@ -46,6 +47,11 @@ class Launch(Problem, name="launch"):
     ctypes calls an empty C function, getppid the kernel of the system; thread_wake wakes a waiting thread and waits for
     its answer; process_start starts /bin/true and waits for its end.
 
+    A graph is replayed as it is, or changed before each launch: set_parameters has other parameters set of every node
+    by a call each, update the instance made alike to another graph by one call. if has every kernel as the body of a
+    conditional node whose condition holds, while one kernel as the body of a loop of as many passes. These are the
+    driver's, by ctypes; conditional nodes need CUDA 12.4.
+
     first is what the first call of the process takes, with all that is made for it; the framework is imported by then.
 
     A seal answers whether calls in steady state enter the kernel of the system: 10000 of them, ten between two waits,
@@ -56,6 +62,7 @@ class Launch(Problem, name="launch"):
     call: str = option("dispatch", "what is called", CALLS)
     parameter_bytes: int = option(0, "of the kernel: 0, or a multiple of 8 from 16 to 4096")
     nodes: int = option(0, "kernels of a graph that a call replays; 0 launches one without a graph", least=0)
+    graph: str = option("replay", "what is done to a graph before it is launched, or what its nodes are", GRAPHS)
     seal: str = option("none", "system calls that are refused to calls made once more", SEALS)
 
     example_sizes = ((),)  # a launch has no sizes
@@ -74,6 +81,17 @@ class Launch(Problem, name="launch"):
             raise InvalidField(f"launch parameter_bytes={size} with call={self.call!r}: ask for {takers}")
         if nodes and self.call in OF_CPUS:
             raise InvalidField(f"launch nodes={nodes} with call={self.call!r}: a graph holds kernels only")
+        if self.graph != "replay":
+            self._settle_graph()
+
+    def _settle_graph(self) -> None:
+        asked, least = f"launch graph={self.graph!r}", 24 if self.graph == "while" else 16
+        if self.call != "ctypes":
+            raise InvalidField(f"{asked} with call={self.call!r}: ask for call='ctypes', which is the driver's")
+        if not self.nodes:
+            raise InvalidField(f"{asked} with nodes=0: at least one kernel")
+        if self.parameter_bytes < least:
+            raise InvalidField(f"{asked} with parameter_bytes={self.parameter_bytes}: at least {least}")
 
     def bytes_moved(self) -> None:
         """The few there are say nothing."""

@@ -107,3 +107,13 @@ def test_a_graph_is_timed_behind_a_blocking_kernel_and_its_instantiation_too(bac
     assert {"instantiate_s"} == set(measured.others)
     assert measured.device_s is not None
     assert "blocking kernel" == measured.device_s.taken_by
+
+
+@pytest.mark.parametrize("graph", ["set_parameters", "update", "if", "while"])
+@pytest.mark.parametrize("nodes", [1, 100])
+def test_a_graph_that_is_changed_or_branches_writes_what_it_is_told(backend: Backend, graph: str, nodes: int) -> None:
+    problem = Launch("ctypes", graph=graph, nodes=nodes, parameter_bytes=24)
+    measured = measure(problem, backend=backend.name, device="cuda:0", method=QUICK)
+    assert measured.verified
+    assert measured.enqueue_s is not None
+    assert ({"instantiate_s"} if graph in ("set_parameters", "update") else set()) == set(measured.others)
