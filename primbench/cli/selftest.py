@@ -25,7 +25,9 @@ BUDGET_S = 60.0
 class HowTried(HowPaired):
     """How the host is set beside itself."""
 
-    time_budget_s: float | None = time_budget("Say what is known after so long.", BUDGET_S)
+    time_budget_s: float | None = time_budget(
+        "Say what is known after so long, and three pairs of processes.", BUDGET_S
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +43,12 @@ class HostItself:
 
 def _run(asked: HostItself) -> None:
     import primbench.suites as suites
+    from primbench.experiments.selftest import LEAST_PAIRS
 
     said = suites.study(SUITE)
     design = design_of(asked.where, asked.how, said, pairs=asked.pairs, itself=True)
     study = study_of([HOST], entries_of_study(SUITE, ()), design, said.title)
-    carry_out(study, None, asked.how, asked.record, asked.exports, show=_show)
+    carry_out(study, None, asked.how, asked.record, asked.exports, least_pairs=LEAST_PAIRS, show=_show)
 
 
 def _show(found: Results, comparison: Comparison, exports: Exports, gate: Gate) -> None:

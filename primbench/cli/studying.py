@@ -101,9 +101,12 @@ def carry_out(
     exports: Exports,
     *,
     gate: Gate = SLOWER,
+    least_pairs: int = 0,
     show: Callable[[Results, Comparison, Exports, Gate], None] = _show,
 ) -> None:
     """Run what is left of a study, and print what it shows. show: prints it, and exits by the gate.
+
+    least_pairs: are measured even beyond how.time_budget_s.
 
     Exit 1 on a failed case, on a verdict of the gate, and where nothing was compared; 130 or 143 when interrupted.
     """
@@ -117,7 +120,7 @@ def carry_out(
         first_worker=next_worker(found),
         arms={arm.name: arm for arm in study.arms},
     )
-    budget = Budget(how.time_budget_s, found.records)
+    budget = Budget(how.time_budget_s, found.records, least_pairs=least_pairs)
     blocks = to_run(
         study, found, unsettled=lambda found: unsettled(_compared(study, found), study.cases), budget=budget
     )

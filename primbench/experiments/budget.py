@@ -77,9 +77,18 @@ class Budget:
     """
 
     def __init__(
-        self, limit_s: float | None, records: Sequence[Record], clock: Callable[[], float] = time.monotonic
+        self,
+        limit_s: float | None,
+        records: Sequence[Record],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        least_pairs: int = 0,
     ) -> None:
-        """limit_s: None is as long as it takes. records: of a file that is gone on with, then what is measured."""
+        """limit_s: None is as long as it takes. records: of a file that is gone on with, then what is measured.
+
+        least_pairs: of a study, that are measured however long they take, since fewer answer nothing.
+        """
+        self.least_pairs = least_pairs
         self.left_out: list[Case] = []
         self._records, self._read, self.clock = records, 0, clock
         self._ends = clock() + (math.inf if limit_s is None else limit_s)
@@ -104,10 +113,12 @@ class Budget:
         self._promised |= {case.key(): case for case in cases}
         return True
 
-    def suffices(self, cases: Iterable[Case]) -> bool:
+    def suffices(self, cases: Collection[Case]) -> bool:
         """Whether may_begin() would say yes of them."""
         self._look()
-        return not self._begun or sum(map(self._expected_s, (*self._promised.values(), *cases))) <= self.left_s
+        if not self._begun or all(case.process < self.least_pairs for case in cases):
+            return True
+        return sum(map(self._expected_s, (*self._promised.values(), *cases))) <= self.left_s
 
     @property
     def left_s(self) -> float:

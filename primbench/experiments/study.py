@@ -142,10 +142,10 @@ def to_run(
     """The blocks that are left, made as they are asked for: whether there is another pair is told at the end of one.
 
     found: grows by what is measured meanwhile. unsettled: asked for the cases of the next pair, where the study is to
-    end by its verdicts, with LEAST_PAIRS and more. budget: no pair is begun that would end later, by what earlier ones
-    took, and no block in which no case may begin. No pair follows one of which something was left out, one in which
-    fewer than two arms ran at all, or where the baseline never did since it goes on: of the others alone nothing could
-    be compared.
+    end by its verdicts, with LEAST_PAIRS and more. budget: no pair beyond its least is begun that would end later, by
+    what earlier ones took, and no block in which no case may begin. No pair follows one of which something was left
+    out, one in which fewer than two arms ran at all, or where the baseline never did since it goes on: of the others
+    alone nothing could be compared.
     """
     held, took = len(found.records), list[Took]()
     whole = len(whole_pairs(study, found.records))
@@ -154,7 +154,7 @@ def to_run(
         is_looked_at = study.until_settled and whole >= LEAST_PAIRS
         cases = unsettled(found) if is_looked_at else study.cases
         started = budget.clock()
-        if not cases or _pair_s(cases, took) > budget.left_s:
+        if not cases or (pair >= budget.least_pairs and _pair_s(cases, took) > budget.left_s):
             return
         is_looked_at_next = study.until_settled and LEAST_PAIRS <= whole + 1 < study.pairs
         yield from _in_time(_blocks(study, cases, pair, is_followed=is_looked_at_next), budget)

@@ -99,7 +99,7 @@ def test_two_pairs_tell_nothing(against_itself: Callable[..., Results]) -> None:
     found = against_itself(2)
     with pytest.raises(
         InvalidRequest,
-        match=r"^2 pairs of processes fitted in the time, and 3 tell of scatter: ",
+        match=r"^2 pairs of processes were measured whole, and 3 tell of scatter: ",
     ):
         self_test(found, compare(found))
     assert least(0.01, 1) is None

@@ -301,13 +301,18 @@ def test_it_never_runs_more_pairs_than_were_asked_for() -> None:
     assert list(range(6)) == whole_pairs(asked, found.records)
 
 
-def test_no_pair_is_begun_that_would_outlast_the_budget() -> None:
+@pytest.mark.parametrize("least_pairs", [0, 5])
+def test_no_pair_is_begun_that_would_outlast_the_budget_but_those_without_which_nothing_is_known(
+    least_pairs: int,
+) -> None:
     asked = study(40)
     found, now = nothing(asked), [0.0]
-    for block in left_of(asked, found, all_of, Budget(35.0, found.records, lambda: now[0])):
+    budget = Budget(35.0, found.records, lambda: now[0], least_pairs=least_pairs)
+    for block in left_of(asked, found, all_of, budget):
+        assert all(map(budget.may_begin, zip(*block.by_arm, strict=True)))
         run_all(iter([block]), found)
         now[0] += 10  # one block a pair
-    assert [0, 1, 2] == whole_pairs(asked, found.records)
+    assert list(range(least_pairs or 3)) == whole_pairs(asked, found.records)
 
 
 def test_a_budget_binds_from_the_first_pair() -> None:
