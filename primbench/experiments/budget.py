@@ -88,7 +88,7 @@ class Budget:
 
         least_pairs: of a study, that are measured however long they take, since fewer answer nothing.
         """
-        self.least_pairs = least_pairs
+        self._least_pairs = least_pairs
         self.left_out: list[Case] = []
         self._records, self._read, self.clock = records, 0, clock
         self._ends = clock() + (math.inf if limit_s is None else limit_s)
@@ -116,9 +116,13 @@ class Budget:
     def suffices(self, cases: Collection[Case]) -> bool:
         """Whether may_begin() would say yes of them."""
         self._look()
-        if not self._begun or all(case.process < self.least_pairs for case in cases):
+        if not self._begun or all(case.process < self._least_pairs for case in cases):
             return True
         return sum(map(self._expected_s, (*self._promised.values(), *cases))) <= self.left_s
+
+    def holds(self, pair: int, takes_s: float) -> bool:
+        """Whether a pair of a study is to be begun, by how long it may take."""
+        return pair < self._least_pairs or takes_s <= self.left_s
 
     @property
     def left_s(self) -> float:

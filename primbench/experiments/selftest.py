@@ -88,8 +88,8 @@ def self_test(found: Results, comparison: Comparison) -> SelfTest:
     judged = _judged(comparison)
     if len(pairs) < LEAST_PAIRS or not judged:
         raise InvalidRequest(
-            f"{len(pairs)} pairs of processes were measured whole, and {LEAST_PAIRS} tell of scatter: let it run to its "
-            f"end, with --pairs {LEAST_PAIRS} or more"
+            f"{len(pairs)} pairs of processes were measured whole, and {LEAST_PAIRS} tell of scatter: let it run to "
+            f"its end, with --pairs {LEAST_PAIRS} or more"
         )
     sides = sides_of(found)
     baseline = next(iter(sides.values()))

@@ -19,6 +19,7 @@ from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.runtimes.table import check
 from primbench.spec.defaults import ALL
 from primbench.spec.placement import Placement
+from primbench.spec.study import AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -154,7 +155,7 @@ def to_run(
         is_looked_at = study.until_settled and whole >= LEAST_PAIRS
         cases = unsettled(found) if is_looked_at else study.cases
         started = budget.clock()
-        if not cases or (pair >= budget.least_pairs and _pair_s(cases, took) > budget.left_s):
+        if not cases or not budget.holds(pair, _pair_s(cases, took)):
             return
         is_looked_at_next = study.until_settled and LEAST_PAIRS <= whole + 1 < study.pairs
         yield from _in_time(_blocks(study, cases, pair, is_followed=is_looked_at_next), budget)
@@ -210,9 +211,14 @@ def _pair_s(cases: Sequence[Case], earlier: Sequence[Took]) -> float:
 
 
 def _is_comparable(study: Study, records: Sequence[Record], pair: int) -> bool:
-    """Whether two arms ran in the pair, and the baseline in any. records: of all pairs since the study goes on."""
-    ran = _arms_that_ran(record for record in records if record.case.process == pair)
-    return len(ran) > 1 and study.arms[0].name in _arms_that_ran(records)
+    """Whether two arms ran in the pair, and the baseline in any. records: of all pairs since the study goes on.
+
+    The baseline once more is one of two where nothing else is asked about.
+    """
+    ran, baseline = _arms_that_ran(record for record in records if record.case.process == pair), study.arms[0].name
+    if len(study.arms) > 2 and baseline + AGAIN in ran:
+        ran = ran - {baseline + AGAIN} | {baseline}
+    return len(ran) > 1 and baseline in _arms_that_ran(records)
 
 
 def _arms_that_ran(records: Iterable[Record]) -> set[str]:

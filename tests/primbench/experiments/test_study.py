@@ -329,11 +329,19 @@ def test_a_budget_binds_from_the_first_pair() -> None:
     assert not {record.case.key() for record in found.records} & {case.key() for case in budget.left_out}
 
 
-def test_with_one_arm_left_there_is_no_further_pair() -> None:
-    asked = study(8)
+@pytest.mark.parametrize("arms", [[HOST, PODMAN], with_itself([HOST, PODMAN])])
+def test_with_one_place_left_there_is_no_further_pair(arms: list[Arm]) -> None:
+    asked = replace(study(8), arms=arms)
     found = nothing(asked)
     run_all(left_of(asked, found), found, absent="podman")
     assert [0] == whole_pairs(asked, found.records)
+
+
+def test_a_place_is_set_beside_itself_where_nothing_else_is_asked_about() -> None:
+    asked = replace(study(3), arms=with_itself([HOST]))
+    found = nothing(asked)
+    run_all(left_of(asked, found), found)
+    assert [0, 1, 2] == whole_pairs(asked, found.records)
 
 
 def test_without_the_baseline_there_is_no_further_pair() -> None:
