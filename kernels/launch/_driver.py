@@ -47,10 +47,6 @@ def ptx(parameter_bytes: int) -> bytes:
 
 def driver_step(backend: Any, problem: Launch) -> Step:
     """The step of the calls driver, runtime and ctypes. Raises UnsupportedCase without what these need."""
-    if problem.graph != "replay":
-        from primbench.kernels.launch._graphs import graph_step
-
-        return graph_step(backend, problem)
     module_of, launch, replay = _BY[problem.call]
     module, stream, count = module_of(ptx(problem.parameter_bytes)), backend.stream_handle, max(1, problem.nodes)
     if problem.parameter_bytes:

@@ -15,6 +15,7 @@ from primbench.errors import UnsupportedCase
 from primbench.gpu.nvidia import driver
 from primbench.kernels.launch import _times
 from primbench.kernels.launch._cuda import parameters
+from primbench.kernels.launch._driver import ptx
 from primbench.problem import described
 
 if TYPE_CHECKING:
@@ -127,8 +128,6 @@ def _changing(backend: Any, problem: Launch) -> Step:
 
     Calls take turns with parameters that differ in a word which no kernel reads, so that each has something to change.
     """
-    from primbench.kernels.launch._driver import ptx
-
     _need("cuGraphExecKernelNodeSetParams_v2", "12.0")
     module, output = driver.Module(ptx(problem.parameter_bytes)), backend.empty((problem.nodes,), "int32")
     kernel = module.function("last_word")
@@ -202,8 +201,6 @@ def _conditional(backend: Any, problem: Launch) -> Step:
     output, graph = backend.empty((problem.nodes,), "int32"), Graph()
     rows = parameters(problem, output)
     if problem.graph == "if":
-        from primbench.kernels.launch._driver import ptx
-
         module = driver.Module(ptx(problem.parameter_bytes))
         nodes = [_kernel_node(module.function("last_word"), words) for words in rows]
         for node in nodes:

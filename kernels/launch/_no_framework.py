@@ -30,6 +30,10 @@ def _on_cpu(problem: Launch) -> Step:
 
 
 def _by_driver(backend: Any, problem: Launch) -> Step:
-    from primbench.kernels.launch._driver import driver_step
+    if problem.graph == "replay":
+        from primbench.kernels.launch._driver import driver_step
 
-    return driver_step(backend, problem)
+        return driver_step(backend, problem)
+    from primbench.kernels.launch._graphs import graph_step
+
+    return graph_step(backend, problem)
