@@ -133,7 +133,7 @@ def _launch(step: CapturedStep, name: str, text: str, arguments: tuple[Any, ...]
     for number, parameter in enumerate(parameters(text)[: len(given)]):
         if is_output(parameter) and isinstance(given[number], Operand):
             given[number] = given[number]._replace(values="")
-    return _touching(Call(f"{GENERATED}.{name}.{named}", given, {}, phase), [*arguments], [])
+    return _touching(Call(f"{GENERATED}.{name}.{named}", given, {}, phase), [*tensors_in([*arguments])], [])
 
 
 @contextlib.contextmanager
