@@ -6,9 +6,11 @@ and arguments: https://github.com/pytorch/kineto, libkineto/src/output_json.cpp.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median_low
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -19,6 +21,8 @@ from primbench.system.jsonlines import UNREADABLE, opened
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+MOST_US = 30 * 86400 * 1e6
+"""What no profiler records at once: thirty days."""
 GpuWork = Literal["kernel", "collective", "copy"]
 """On a GPU: a kernel, also one that sets memory or copies within it; of a collective; between host and GPU."""
 Doing = Literal["data", "wait", "call"]
@@ -103,8 +107,8 @@ class TraceFile:
     world_size: int | None = None
     gpu: str = ""
     """Its name; "" where the trace has none."""
-    backwards: int = 0
-    """Events that end before they begin, which are none of the above."""
+    untimed: int = 0
+    """Events whose begin or length is no time that can be, which are none of the above."""
     unseen: int = 0
     """Calls of a driver, of a trace that has nothing of what they started."""
 
@@ -119,7 +123,7 @@ def read(path: str) -> TraceFile:
     if not any(event.dur > 0 for event in whole) or not (calls or on_gpu):
         raise FileError(f"{path}: nothing in it took any time: record activities=[CPU, CUDA] with torch.profiler")
     return TraceFile(
-        path, on_gpu, calls, _steps(whole), ranks.rank, ranks.world_size, backwards=len(timed) - len(whole),
+        path, on_gpu, calls, _steps(whole), ranks.rank, ranks.world_size, untimed=len(timed) - len(whole),
         **_of_gpu(gpus, whole, on_gpu),
     )  # fmt: skip
 
@@ -130,10 +134,13 @@ def _of_gpu(gpus: Sequence[_Gpu], events: Sequence[_Event], on_gpu: Sequence[OnG
 
 
 def _relative(timed: Sequence[_Event]) -> list[_Event]:
-    """Those that end after they begin, from the first one's begin on: microseconds since 1970 leave a float no
-    nanoseconds.
+    """Those whose times can be, from the first one's begin on: microseconds since 1970 leave a float no nanoseconds.
+
+    Set aside is what is no number, ends before it begins, or is longer than MOST_US or so far from the others.
     """
-    events = [event for event in timed if event.dur >= 0]
+    events = [event for event in timed if 0 <= event.dur <= MOST_US and math.isfinite(event.ts)]
+    middle = median_low([event.ts for event in events]) if events else 0.0
+    events = [event for event in events if abs(event.ts - middle) <= MOST_US]
     first = min((event.ts for event in events), default=0.0)
     for event in events:
         event.ts = event.ts - first

@@ -71,8 +71,11 @@ def _share(time_s: float, bound: StepBound) -> float | None:
 
 def cautions(trace: TraceFile, bound: StepBound) -> Iterator[str]:
     """What to know of a trace before its numbers are believed."""
-    if trace.backwards:
-        yield f"{trace.backwards} events of the trace end before they begin, and are left out"
+    if trace.untimed:
+        yield (
+            f"{trace.untimed} events of the trace are left out, as their times cannot be: no numbers, an end before "
+            "the begin, or more than 30 days"
+        )
     if trace.unseen:
         yield (
             f"{trace.unseen} calls of a device's driver started what the trace does not have: what its kernels take is "

@@ -184,14 +184,28 @@ def test_a_trace_without_steps_is_told_as_a_whole(tmp_path: Path) -> None:
     assert (True, {"kernels": 50.0, "copies": 50.0}) == (bound.is_whole, parts_us(bound))
 
 
-def test_what_ends_before_it_begins_is_left_out_and_said(invoke: Invoke, tmp_path: Path) -> None:
-    events = [event("cpu_op", "aten::mm", 0, 40), event("cpu_op", "aten::add", 90, -50)]
-    path = written(tmp_path, events)
-    assert [("aten::mm", 1)] == [(each.name, each.calls) for each in bound_of(read(path)).largest]
+NO_TIMES: list[dict[str, Any]] = [
+    {"dur": -50}, {"dur": 1e308}, {"dur": "NaN"}, {"ts": "NaN"}, {"ts": "-Infinity"}, {"ts": 1e300}, {"ts": 0.0},
+]  # fmt: skip
+"""An end before the begin, times that are no numbers, and those from which the trace would last years."""
+
+
+@pytest.mark.parametrize("wrong", NO_TIMES, ids=str)
+def test_events_without_a_time_that_can_be_are_left_out_and_said(
+    invoke: Invoke, tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    events = [event("cpu_op", "aten::mm", 0, 40), event("cpu_op", "aten::mm", 60, 40)]
+    without = event("cpu_op", "aten::add", 90, 50) | wrong
+    path = written(tmp_path, [without, *events])
+    assert [("aten::mm", 2)] == [(each.name, each.calls) for each in bound_of(read(path)).largest]
     printed = " ".join(invoke("explain", path).stdout.split())
-    assert "1 events of the trace end before they begin, and are left out" in printed
+    assert "80.0 us of 100 us" in printed
+    assert "1 events of the trace are left out" in printed
+
+
+def test_a_trace_of_no_times_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="nothing in it took any time"):
-        read(written(tmp_path, events[1:]))
+        read(written(tmp_path, [event("cpu_op", "aten::add", 90, -50)]))
 
 
 def test_what_a_trace_has_not_of_a_device_is_said(invoke: Invoke, tmp_path: Path) -> None:
