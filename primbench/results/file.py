@@ -81,9 +81,10 @@ def encode(line: Line) -> bytes:
 
 
 class _Version(msgspec.Struct, tag_field="kind", tag="header"):
-    """The part of a header that all schema versions share, by which a newer file is told from a damaged one."""
+    """What all schema versions share of a header, by which a newer file, or a first one, is told from a damaged one."""
 
     schema_version: int
+    environment: Any = None
 
 
 _decode_version = msgspec.json.Decoder(_Version).decode
@@ -157,12 +158,18 @@ def _header(path: str | os.PathLike[str], text: bytes) -> Header:
     if not text:
         raise FileError(f"{path}: not a primbench results file: it is empty")
     try:
-        version = _decode_version(text).schema_version
+        told = _decode_version(text)
     except NO_LINE:
         raise FileError(f"{path}: not a primbench results file, as -o writes it: its first line is no header") from None
-    if version > SCHEMA_VERSION:
+    if told.schema_version > SCHEMA_VERSION:
         raise FileError(
-            f"{path}: written with schema {version}, this primbench reads up to {SCHEMA_VERSION}: upgrade primbench"
+            f"{path}: written with schema {told.schema_version}, this primbench reads up to {SCHEMA_VERSION}: "
+            "upgrade primbench"
+        )
+    if isinstance(told.environment, dict) and isinstance(told.environment.get("machine"), str):
+        raise FileError(
+            f"{path}: recorded on 20 November 2026, the first day, with a place's facts side by side: no longer read; "
+            "measure again"
         )
     header = _line(path, 1, text)
     assert isinstance(header, Header)

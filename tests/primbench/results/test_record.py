@@ -279,6 +279,23 @@ def test_a_newer_schema_is_told_from_damage(tmp_path: Path) -> None:
     assert expected == refusal(written(tmp_path, newer))
 
 
+def test_a_file_of_the_first_day_is_told_from_damage(tmp_path: Path) -> None:
+    first = b'{"kind":"header","schema_version":1,"environment":{"machine":"x86_64","kernel":"6.18"}}\n'
+    assert ": recorded on 20 November 2026, the first day, " in refusal(written(tmp_path, first))
+
+
+ROOT = Path(__file__).parents[3]
+RECORDED = [*(ROOT / "suites/reference").rglob("*.jsonl*"), *(ROOT / "tests/primbench/fixtures").rglob("*.jsonl*")]
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
+def test_every_recorded_file_is_read(path: Path) -> None:
+    """Whatever primbench wrote it, since the second day."""
+    found = read(path)
+    assert {each.worker for each in found.records} - {None} <= {each.worker for each in found.workers}
+    assert any(each.measurement is not None for each in found.records)
+
+
 def test_an_endless_line_is_refused_after_64_mib(tmp_path: Path) -> None:
     assert ":1: longer than 64 MiB: not a line of a results file" == refusal(Path("/dev/zero"))
     path = written(tmp_path, HEAD)
