@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.decompose.faults import faults_so_far
 from primbench.decompose.ranks import of_ranks
+from primbench.problem.operators import is_under_way
 from primbench.timing.host_counters import queued_s as queued_s_so_far
 
 if TYPE_CHECKING:
@@ -22,9 +23,7 @@ LEAST_TIMED = 5  # steps, the last ones after the captured one where there were 
 MOST = 10  # steps that are kept, the last ones before the captured one
 STEPS = 5  # that are profiled
 _END = "primbench: a step ends"
-_COMPILED = "## Call CompiledFxGraph"  # launches kernels, which are no operators
 _COLLECTIVES = ("gloo:", "mpi:")  # of backends that run on the host, from their call to their end
-_OF_AUTOGRAD = "autograd::"  # what evaluates a node, of which operators are a part
 
 
 class Lap(NamedTuple):
@@ -207,16 +206,12 @@ class Inside:
         events = profiler.profiler.kineto_results.events()
         spans = [(each.start_ns(), each.start_ns() + each.duration_ns(), each.name()) for each in events]
         steps = [*itertools.pairwise(sorted(start for start, _, name in spans if name == _END))]
-        operators = [(start, end) for start, end, name in spans if _is_operator(name)]
+        operators = [(start, end) for start, end, name in spans if is_under_way(name)]
         collectives = [(start, end) for start, end, name in spans if name.startswith(_COLLECTIVES)]
         inside_s = _lasting_s(operators, steps)
         ran = map(_ran_fraction, steps, itertools.pairwise(self._queued_s))
         both_s = _lasting_s([*operators, *collectives], steps) if collectives else []
         self._told([*map(operator.mul, inside_s, ran)], of_ranks([*map(operator.sub, both_s, inside_s)]))
-
-
-def _is_operator(name: str) -> bool:
-    return ("::" in name and not name.startswith(_OF_AUTOGRAD)) or name.startswith(_COMPILED)
 
 
 def _lasting_s(spans: Iterable[tuple[int, int]], steps: Iterable[tuple[int, int]]) -> list[float]:

@@ -16,6 +16,16 @@ from primbench.problem.operands import Operand, written
 
 Phase = Literal["forward", "backward", "optimizer"]
 
+_OF_AUTOGRAD = "autograd::"  # what evaluates a node, of which operators are a part
+_COMPILED = "## Call CompiledFxGraph"  # launches kernels, which are no operators
+
+
+def is_under_way(name: str) -> bool:
+    """Whether what torch's profiler calls so is an operator, or a graph that torch has compiled, as a whole; autograd's
+    nodes are not, nor what a script has marked.
+    """
+    return ("::" in name and not name.startswith(_OF_AUTOGRAD)) or name.startswith(_COMPILED)
+
 
 class NotThere(Exception):
     """What is looked for in a call is not there, or is of another kind: it is no case of this primitive."""

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     _Ran = tuple[str, int, float]
 
 MOST_NAMES = 20
+_SEEN_AS: Mapping[StepPart, StepPart] = {"faults": "operators", "ranks": "collectives"}
+"""What a trace counts as something else: pages are first touched within an operator, a rank is waited for in one."""
+_RUN_BY_THREADS: tuple[StepPart, ...] = ("operators", "launches", "python")
+"""In which a thread may wait for a CPU, which a trace does not know."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +72,12 @@ def joined(
     parts += [Part("", each.name, each.calls, None, None, each.reason, []) for each in explained.in_step]
     found = named_parts([each for each in parts if each.row != VIEWS], trace)
     said = [Note(f"{trace.path}: {answer(bound)}")]
+    alone = bounding(as_traced(parts_of(explained)), on_gpu=on_gpu)
     if is_told(explained):
-        said.append(Note(_same(bounding(parts_of(explained), on_gpu=on_gpu), bound)))
+        said.append(Note(_same(alone, bound)))
     table = _table(found, trace, bound)
     sections = document.sections
-    value = {"trace": trace.path, "part": bound.part, "step_s": bound.step_s, "parts": found}
+    value = {"trace": trace.path, "part": bound.part, "part_alone": alone, "step_s": bound.step_s, "parts": found}
     assert isinstance(document.value, list)
     return replace(
         document,
@@ -81,10 +86,23 @@ def joined(
     )
 
 
+def as_traced(parts_s: Mapping[StepPart, float]) -> dict[StepPart, float]:
+    """The same time as a trace tells it apart: a wait for a CPU is of what its thread was in, as that is shared."""
+    found: dict[StepPart, float] = defaultdict(float)
+    for part, time_s in parts_s.items():
+        found[_SEEN_AS.get(part, part)] += time_s
+    ran_s = {part: found[part] for part in _RUN_BY_THREADS if found.get(part, 0.0) > 0}
+    if ran_s:
+        waited_s, all_s = found.pop("queue", 0.0), math.fsum(ran_s.values())
+        for part, time_s in ran_s.items():
+            found[part] += waited_s * time_s / all_s
+    return dict(found)
+
+
 def _same(part: StepPart | None, bound: StepBound) -> str:
-    """Whether both find the same bound. part: of the parts."""
+    """Whether both find the same bound. part: of the parts, as a trace tells them apart."""
     if part == bound.part:
-        return "The parts, measured alone, say the same of what bounds it."
+        return "The parts, measured alone, say the same of what bounds it, as far as a trace tells."
     said = (WORDS[each].bounds.format(it="it") if each else "most of it is unexplained" for each in (part, bound.part))
     return "By the parts, measured alone, {}; by the trace {}.".format(*said)
 

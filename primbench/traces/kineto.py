@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from primbench.errors import FileError
+from primbench.problem.operators import is_under_way
 from primbench.system.jsonlines import UNREADABLE, opened
 
 if TYPE_CHECKING:
@@ -199,9 +200,10 @@ def _call(event: _Event) -> HostCall | None:
 def _doing(category: str, name: str) -> Doing | None:
     if category in ("user_annotation", "cpu_op") and _LOADER.match(name):
         return "data"
-    if (category != "cpu_op" and not _DRIVER.fullmatch(category)) or _STEP.match(name):
-        return None
-    return "wait" if _WAITS.match(name) else "call"
+    if _DRIVER.fullmatch(category):
+        return "wait" if _WAITS.match(name) else "call"
+    is_call = category == "cpu_op" and (is_under_way(name) or _ON_HOST_COLLECTIVE.match(name))
+    return "call" if is_call else None
 
 
 def _launches(events: Iterable[_Event]) -> dict[object, HostCall]:

@@ -12,7 +12,7 @@ import pytest
 
 from primbench.backends import missing
 from primbench.results.step_parts import Part
-from primbench.traces.in_place import InPlace, NamedPart, in_place, named_parts
+from primbench.traces.in_place import InPlace, NamedPart, as_traced, in_place, named_parts
 from primbench.traces.kineto import read
 
 from ..decompose.test_script import answers
@@ -102,9 +102,15 @@ def test_a_trace_of_the_script_and_the_captured_step_say_the_same_of_what_bounds
         exec(compile(text, "own.py", "exec"), {"__name__": "__main__"})
     done = invoke("explain", step, trace, *SHORT, "--json", tmp_path / "told.json")
     assert 0 == done.exit_code, done.stderr
-    assert "The parts, measured alone, say the same of what bounds it." in done.stdout
+    assert "The parts, measured alone, say the same of what bounds it, as far as a trace tells." in done.stdout
     (told,) = json.loads((tmp_path / "told.json").read_text())
     assert part == told["in_place"]["part"]
     product = next(each for each in told["in_place"]["parts"] if each["name"] == "addmm")
     assert 1.0 == product["in_place"]["calls"]
     assert product["in_place"]["time_s"] > 0
+
+
+def test_a_wait_for_a_cpu_and_new_memory_are_of_what_a_trace_counts_them_as() -> None:
+    told = as_traced({"queue": 6.0, "operators": 1.0, "faults": 1.0, "python": 1.0, "ranks": 2.0, "unexplained": 1.0})
+    assert {"operators": 6.0, "python": 3.0, "collectives": 2.0, "unexplained": 1.0} == pytest.approx(told)
+    assert {"queue": 6.0} == as_traced({"queue": 6.0})

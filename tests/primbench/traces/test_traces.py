@@ -184,6 +184,16 @@ def test_a_trace_without_steps_is_told_as_a_whole(tmp_path: Path) -> None:
     assert (True, {"kernels": 50.0, "copies": 50.0}) == (bound.is_whole, parts_us(bound))
 
 
+def test_autograd_and_what_a_script_marks_are_no_operators(tmp_path: Path) -> None:
+    """As a capture counts them: a node of autograd lasts for as long as its operators, and longer."""
+    node = event("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 0, 100)
+    inside = [event("cpu_op", "MmBackward0", 5, 90), event("cpu_op", "aten::mm", 10, 30)]
+    graph = event("cpu_op", "## Call CompiledFxGraph abc ##", 60, 20)
+    marks = [event("user_annotation", "mine::all", 0, 100), event("user_annotation", "ProfilerStep#3", 0, 100)]
+    bound = found(tmp_path, [node, *inside, graph, *marks])
+    assert {"operators": 50.0, "python": 50.0} == parts_us(bound)
+
+
 NO_TIMES: list[dict[str, Any]] = [
     {"dur": -50}, {"dur": 1e308}, {"dur": "NaN"}, {"ts": "NaN"}, {"ts": "-Infinity"}, {"ts": 1e300}, {"ts": 0.0},
 ]  # fmt: skip
