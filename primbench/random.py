@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from primbench.dtypes import numpy_dtype
@@ -21,6 +22,17 @@ def generator_of(rank: int, seed: int) -> np.random.Generator:
     import numpy as np
 
     return np.random.default_rng((seed, rank))
+
+
+def zipf_counts(total: int, parts: int) -> list[int]:
+    """How many of ``total`` each of the parts has: the k-th 1/k times as many as the first (Zipf 1949, "Human Behavior
+    and the Principle of Least Effort").
+
+    Between each share of the sum of all and the next, rounded, so that they add up; the last ones may have none.
+    """
+    sums = list(itertools.accumulate(1 / rank for rank in range(1, parts + 1)))
+    ends = [0, *(round(total * each / sums[-1]) for each in sums)]
+    return [end - start for start, end in itertools.pairwise(ends)]
 
 
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:

@@ -38,7 +38,7 @@ class Buffers:
 def buffers(backend: Any, problem: Collective, x: Any, rank: int) -> Buffers:
     """Filled; out of place, x itself is what is sent."""
     if not problem.in_place:
-        return Buffers(backend, x, x, backend.empty((problem.received_count,), problem.dtype))
+        return Buffers(backend, x, x, backend.empty((problem.received_count(rank),), problem.dtype))
     buffer = backend.empty((problem.count,), problem.dtype)
     made = Buffers(backend, x, problem.sent_in(buffer, rank), problem.received_in(buffer, rank))
     made.fill()

@@ -43,23 +43,25 @@ def _calls(problem: Collective, made: Buffers, nccl: Any, group: Group, stream: 
         case "broadcast":
             return [(nccl.broadcast, (*ends, problem.count, kind, ROOT, stream))]
         case "all_to_all":
-            count, peers = problem.share, [(each, each) for each in range(group.size)]
+            peers = [(each, count, each, problem.shares[group.rank]) for each, count in enumerate(problem.shares)]
         case _:
-            count, peers = problem.count, [((group.rank + 1) % group.size, (group.rank - 1) % group.size)]
-    return _exchange(nccl, ends, peers, (count, kind, stream), count * made.sent.itemsize)
+            peers = [((group.rank + 1) % group.size, problem.count, (group.rank - 1) % group.size, problem.count)]
+    return _exchange(nccl, ends, peers, (kind, stream), made.sent.itemsize)
 
 
 def _exchange(
-    nccl: Any, ends: tuple[int, int], peers: list[tuple[int, int]], what: tuple[int, int, int], apart_bytes: int
+    nccl: Any, ends: tuple[int, int], peers: list[tuple[int, int, int, int]], what: tuple[int, int], item_bytes: int
 ) -> _Calls:
     """Sends and receives of one group: for each pair of peers the next stretch of either buffer.
 
-    what: elements, their type, the stream.
+    peers: to whom, how many elements, from whom, how many. what: the type of elements, the stream.
     """
     from cupy.cuda.nccl import groupEnd, groupStart
 
     calls: _Calls = [(groupStart, ())]
-    for number, (to, of) in enumerate(peers):
-        sent, received = (end + number * apart_bytes for end in ends)
-        calls += [(nccl.send, (sent, *what[:2], to, what[2])), (nccl.recv, (received, *what[:2], of, what[2]))]
+    sent, received = ends
+    kind, stream = what
+    for to, sends, of, receives in peers:
+        calls += [(nccl.send, (sent, sends, kind, to, stream)), (nccl.recv, (received, receives, kind, of, stream))]
+        sent, received = sent + sends * item_bytes, received + receives * item_bytes
     return [*calls, (groupEnd, ())]

@@ -29,7 +29,11 @@ def numpy_collective(backend: Any, problem: Collective, x: Any, group: Group = A
     shared, rank = share(group, problem.bytes), group.rank
     memory = [each.view(x.dtype) for each in shared.buffers]
     sent = [problem.sent_in(buffer, of) for of, buffer in enumerate(memory)]
-    place = memory[rank] if problem.in_place else backend.empty((problem.count,), problem.dtype)
+    place = (
+        memory[rank]
+        if problem.in_place
+        else backend.empty((max(problem.count, problem.received_count(rank)),), problem.dtype)
+    )
     output = Buffers(backend, x, sent[rank], problem.received_in(place, rank))
     output.fill()
     meet, sums = shared.barrier, list(_sums(problem, sent, output.received, rank))

@@ -27,7 +27,7 @@ def torch_collective(backend: Any, problem: Collective, x: Any, group: Group = A
         raise UnsupportedCase("torch.distributed sends to other ranks only: ask for 2 ranks")
     made = buffers(backend, problem, x, group.rank)
     connect(backend.device, group)
-    call = _call(problem.operation, made, group)
+    call = _call(problem, made, group)
 
     def step() -> Buffers:
         call()
@@ -36,11 +36,11 @@ def torch_collective(backend: Any, problem: Collective, x: Any, group: Group = A
     return step
 
 
-def _call(operation: str, made: Buffers, group: Group) -> Callable[[], object]:
+def _call(problem: Collective, made: Buffers, group: Group) -> Callable[[], object]:
     import torch.distributed as distributed
 
     sent, received = made.sent, made.received
-    match operation:
+    match problem.operation:
         case "all_gather":
             gather = _either(distributed, "all_gather_single", "all_gather_into_tensor")
             return lambda: gather(received, sent)
@@ -50,7 +50,10 @@ def _call(operation: str, made: Buffers, group: Group) -> Callable[[], object]:
         case "broadcast":
             return lambda: distributed.broadcast(received, ROOT)
         case "all_to_all":
-            return lambda: distributed.all_to_all_single(received, sent)
+            if problem.split == "even":
+                return lambda: distributed.all_to_all_single(received, sent)
+            splits = [problem.shares[group.rank]] * group.size, problem.shares
+            return lambda: distributed.all_to_all_single(received, sent, *splits)
     to, of = (group.rank + 1) % group.size, (group.rank - 1) % group.size
     both = [distributed.P2POp(distributed.isend, sent, to), distributed.P2POp(distributed.irecv, received, of)]
 

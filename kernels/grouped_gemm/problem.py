@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes, rounding
 from primbench.kernels.gemm.problem import SAMPLED, exact_product
 from primbench.problem import Problem, Reference, option, size
-from primbench.random import random_array, sample
+from primbench.random import random_array, sample, zipf_counts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,16 +61,10 @@ class GroupedGemm(Problem, name="grouped_gemm"):
 
     def _used_groups(self) -> int:
         if self.split == "zipf":
-            return sum(map(bool, self._zipf_counts()))
+            return sum(map(bool, zipf_counts(self.tokens, self.groups)))
         if self.split == "even":
             return min(self.groups, self.tokens)
         return round(self.groups * (1 - (1 - 1 / self.groups) ** self.tokens))
-
-    def _zipf_counts(self) -> list[int]:
-        """Tokens of each group, the busiest first: between each share of the sum of all and the next, rounded."""
-        sums = list(itertools.accumulate(1 / rank for rank in range(1, self.groups + 1)))
-        ends = [0, *(round(self.tokens * each / sums[-1]) for each in sums)]
-        return [end - start for start, end in itertools.pairwise(ends)]
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
         """A, B, and int32[groups]: where in A each group ends."""
@@ -79,7 +73,7 @@ class GroupedGemm(Problem, name="grouped_gemm"):
         if self.split == "even":
             counts = (self.tokens + np.arange(self.groups)) // self.groups
         elif self.split == "zipf":
-            counts = rng.permutation(self._zipf_counts())
+            counts = rng.permutation(zipf_counts(self.tokens, self.groups))
         else:
             counts = rng.multinomial(self.tokens, np.full(self.groups, 1 / self.groups))
         b_shape = (self.n, self.k) if self.trans_b else (self.k, self.n)

@@ -52,7 +52,7 @@ def test_what_is_received_is_right_to_the_last_element_and_every_wrong_one_is_co
 @pytest.mark.parametrize("operation", ["reduce_scatter", "all_to_all", "send_recv"])
 def test_what_another_rank_is_to_receive_is_wrong(operation: str) -> None:
     problem = Collective(1 << 16, 4, operation=operation)
-    assert problem.count_wrong(received(problem, 1), 2, SEED) > 0.9 * problem.received_count
+    assert problem.count_wrong(received(problem, 1), 2, SEED) > 0.9 * problem.received_count(2)
 
 
 def test_shares_are_right_where_the_inputs_repeat() -> None:
@@ -74,7 +74,7 @@ def test_sizes_and_bandwidths_are_those_of_nccl_tests(
     operation: str, algbw: float, busbw: float, sent_bytes: int, received_bytes: int
 ) -> None:
     problem = Collective(1_200_000, 3, operation=operation)
-    assert (sent_bytes, received_bytes) == (4 * problem.sent_count, 4 * problem.received_count)
+    assert (sent_bytes, received_bytes) == (4 * problem.sent_count, 4 * problem.received_count(0))
     taken = Samples(samples_s=[1e-3], calls_per_sample=1, taken_by="graph", stopped="noise")
     figures = problem.figures(Measurement(device_s=taken, verified=True))
     assert pytest.approx(algbw) == figures["algbw_bytes_per_s"]
@@ -89,9 +89,32 @@ def test_shares_are_rounded_down_to_16_bytes_as_nccl_tests_does() -> None:
     ]
 
 
+def test_a_skewed_split_gives_every_element_to_one_rank_and_the_first_most() -> None:
+    problem = Collective(16 * 64, 4, operation="all_to_all", split="zipf")
+    assert [124, 60, 40, 32] == problem.shares
+    ends = np.cumsum([0, *problem.shares])
+    brought = [problem.inputs_of(each, SEED)[0] for each in range(4)]
+    for rank in range(4):
+        output = np.concatenate([each[ends[rank] : ends[rank + 1]] for each in brought])
+        assert problem.received_count(rank) == output.size
+        assert 0 == problem.count_wrong(output, rank, SEED)
+    assert 3 * 124 / 256 == problem.busbw_factor()
+    assert 4 * (256 + 4 * 124) == problem.memory_bytes()
+
+
+def test_ranks_of_numpy_receive_skewed_shares(on_every_rank: Callable[..., list[Any]]) -> None:
+    problem = Collective(1 << 12, 3, operation="all_to_all", split="zipf")
+    found = on_every_rank(3, lambda group: measure_on(Numpy(), problem, Method(dry_run=True), group))
+    assert [True] * 3 == [each.verified for each in found], found
+
+
 @pytest.mark.parametrize(
     ("expected", "fields"),
     [
+        (
+            "split='zipf' with operation='broadcast': all_to_all's",
+            {"bytes": 64, "operation": "broadcast", "split": "zipf"},
+        ),
         ("bytes=1001: float32 takes 4 each", {"bytes": 1001}),
         ("operation='all_gather' bytes=32: at least 48, 16 for each of 3 ranks", {"bytes": 32, "ranks": 3}),
         ("operation='gather': one of all_gather, reduce_scatter,", {"bytes": 1024, "operation": "gather"}),
