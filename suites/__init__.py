@@ -51,7 +51,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from primbench.errors import InvalidRequest, cut, near
+from primbench.errors import FileError, InvalidRequest, cut, near
 from primbench.registry import problem_class
 from primbench.system.jsonlines import SUFFIXES
 
@@ -232,6 +232,9 @@ def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> Suite:
     try:
         return parse(source, shipped.get(source, source), is_shipped=source in shipped)
     except FileNotFoundError:
+        if source.endswith(".toml"):
+            shipped_words = "those that are shipped are named without .toml, as `primbench list suites` has them"
+            raise FileError(f"suite {source!r}: no such file; {shipped_words}") from None
         known = [*names(), *studies()]
         raise InvalidRequest(
             f"suite {source!r}: {near(source, known)}there are {', '.join(known)}, and no such file; "

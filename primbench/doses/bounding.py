@@ -117,8 +117,8 @@ def bound(
         for arm in asking.places:
             _place(dosing, known, _as_here(arm, dosing.here), places, tell)
     except (KeyboardInterrupt, SystemExit) as stop:
-        ended = stop
-    bounds = replace(_bounds(asking.step, dosing), places=places, is_cut_off=ended is not None)
+        ended, dosing.is_cut_off = stop, True
+    bounds = replace(_bounds(asking.step, dosing), places=places, is_cut_off=dosing.is_cut_off)
     return replace(bounds, took_s=round(time.monotonic() - begun_s, 3)), ended
 
 

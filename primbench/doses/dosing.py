@@ -51,6 +51,8 @@ class Dosing:
     """By trial, or by what a place is asked, the numbers of its pairs."""
     took_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """How long each of them took."""
+    is_cut_off: bool = False
+    """Whether it was interrupted."""
     _processes: int = 0
 
     @property

@@ -73,7 +73,7 @@ def _reason(dosing: Dosing, trial: Trial, points: Sequence[DosePoint], found: Do
     reasons = dosing.reasons(dosing.numbers[trial.id])
     if points and not reasons:
         return "no dose was more than the step has to spare"
-    return "; ".join(reasons) or "no time was left for it"
+    return "; ".join(reasons) or ("it was cut off before" if dosing.is_cut_off else "no time was left for it")
 
 
 def _verdict(low: float, high: float, largest: float) -> Loss:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from primbench.experiments.budget import Budget
     from primbench.results.file import Results
-    from primbench.results.record import Record, Worker
+    from primbench.results.record import Record, Status, Worker
     from primbench.spec.arm import Arm
     from primbench.spec.case import Case
     from primbench.spec.study import Study
@@ -146,7 +146,7 @@ def to_run(
     end by its verdicts, with LEAST_PAIRS and more. budget: no pair beyond its least is begun that would end later, by
     what earlier ones took, and no block in which no case may begin. No pair follows one of which something was left
     out, one in which fewer than two arms ran at all, or where the baseline never did since it goes on: of the others
-    alone nothing could be compared.
+    alone nothing could be compared. Nor does one follow the first two that fail alike, with no case in two arms.
     """
     held, took = len(found.records), list[Took]()
     whole = len(whole_pairs(study, found.records))
@@ -211,14 +211,26 @@ def _pair_s(cases: Sequence[Case], earlier: Sequence[Took]) -> float:
 
 
 def _is_comparable(study: Study, records: Sequence[Record], pair: int) -> bool:
-    """Whether two arms ran in the pair, and the baseline in any. records: of all pairs since the study goes on.
+    """Whether two arms ran in the pair, and the baseline in any, and something can be compared in some pair.
+
+    records: of all pairs since the study goes on.
 
     The baseline once more is one of two where nothing else is asked about.
     """
     ran, baseline = _arms_that_ran(record for record in records if record.case.process == pair), study.arms[0].name
     if len(study.arms) > 2 and baseline + AGAIN in ran:
         ran = ran - {baseline + AGAIN} | {baseline}
-    return len(ran) > 1 and baseline in _arms_that_ran(records)
+    return len(ran) > 1 and baseline in _arms_that_ran(records) and not _fails_alike(records)
+
+
+def _fails_alike(records: Iterable[Record]) -> bool:
+    """Whether nothing can be compared in any of two pairs or more, and the same became of all cases in each of them."""
+    became: dict[int, dict[tuple[bytes, str], Status]] = defaultdict(dict)
+    for record in records:
+        became[record.case.process][identity(record.case), record.case.arm] = record.status
+    first, *others = became.values()
+    measured = Counter(case for (case, _), status in first.items() if status == "ok")
+    return bool(others) and all(each == first for each in others) and max(measured.values(), default=0) < 2
 
 
 def _arms_that_ran(records: Iterable[Record]) -> set[str]:

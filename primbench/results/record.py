@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SCHEMA_VERSION = 1
+Status = Literal["ok", "skipped", "failed"]
 HEADINGS = ("case", "time", "noise", "disturbed by")
 """Of a record's row in a notebook."""
 
@@ -44,7 +45,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="ki
     """What became of a case."""
 
     case: Case
-    status: Literal["ok", "skipped", "failed"]
+    status: Status
     """"ok", "skipped" (reason: no such operation, does not fit, hopeless) or "failed" (reason: error, wrong result,
     crash, timeout).
     """

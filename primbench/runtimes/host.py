@@ -24,7 +24,7 @@ def found() -> tuple[str | None, str]:
 
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
-    shared = service(arm, folder, gpus=gpus)
+    shared = service(arm, folder)
     return Invocation(
         before=[mps.command("start")] * bool(shared),
         worker=[*command],

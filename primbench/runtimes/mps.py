@@ -25,18 +25,14 @@ QUIT = "quit -t 5\n"  # seconds for which a client that is left may go on
 STARTS_WITHIN_S, QUITS_WITHIN_S = 30.0, 20.0
 
 
-def service(arm: Arm, folder: Path, *, gpus: bool) -> dict[str, str]:
+def service(arm: Arm, folder: Path) -> dict[str, str]:
     """Variables by which the daemon and the worker meet; none where none is asked for. folder: the launch's.
 
-    Raises InvalidRequest where no case is on a GPU, or there is no daemon.
+    Raises InvalidRequest where there is no daemon.
     """
     share = arm.mps_share
     if share is None:
         return {}
-    if not gpus:
-        raise InvalidRequest(
-            f"mps={share}%: the share of a GPU, and nothing here uses one: --device cuda", arm=arm.name
-        )
     if shutil.which(CONTROL) is None:
         raise InvalidRequest(f"mps={share}%: {CONTROL} is not installed: it comes with NVIDIA's driver", arm=arm.name)
     found = {PIPES: folder / "mps", LOGS: folder / "mps-log"}

@@ -13,6 +13,7 @@ from primbench.errors import InvalidRequest
 from primbench.runtimes.afar import arm_there
 from primbench.runtimes.invocation import Invocation, check_python, module
 from primbench.spec.arm import Arm, asked, settings_of, unknown_runtime
+from primbench.spec.settings import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -130,4 +131,8 @@ def launch(arm: Arm, folder: Path, *, gpus: bool, command: Sequence[str] | None 
     Raises InvalidRequest where the runtime cannot meet what the arm asks for.
     """
     check(arm)
+    for row in map(SETTINGS.__getitem__, () if gpus else settings_of(arm)):
+        if row.of_gpu:
+            words = row.said(getattr(arm, row.field))
+            raise InvalidRequest(f"{words}: of a GPU, and nothing here uses one: --device cuda", arm=arm.name)
     return runtime_of(arm).launch(arm, folder, command or module(arm), gpus=gpus)

@@ -191,6 +191,8 @@ class Setting(NamedTuple):
     """Whether a value has programs run that are not here already."""
     of_this_machine: bool = False
     """Whether it names files of this machine, which no other image has."""
+    of_gpu: bool = False
+    """Whether it is of a GPU, and of no case on a CPU."""
     is_place: bool = False
     """Whether it is told by what is found there, and not as a setting."""
     cost: Literal["worker", "image"] = "worker"

@@ -61,13 +61,13 @@ ROWS = (
         "The share of a GPU's multiprocessors, by a multi-process service of its own (MPS).", "50%",
         parse=_percentage, write=lambda share: f"{share}%", check=_not_otherwise, seen_to=("mps",),
         shows=(("devices", "mps_control"),), unlike=_without_service,
-        mend="see what nvidia-cuda-mps-control says by itself", moves=("kernel", "copy", "launch"),
+        mend="see what nvidia-cuda-mps-control says by itself", moves=("kernel", "copy", "launch"), of_gpu=True,
     ),
     Setting(
         "mig", "mig_instance", str | None, "The instance of a GPU that alone is seen (MIG).",
         "MIG-41b36a6e-5a1d-5f4b-9e6f-0c7a4c4f2b8e", parse=_instance, check=_visible_otherwise,
         surroundings=_make_visible, fact=("devices", "gpus"), unlike=_another_gpu,
         mend="`nvidia-smi -L` lists the instances that there are", moves=("kernel", "copy", "launch"),
-        of_this_machine=True,
+        of_this_machine=True, of_gpu=True,
     ),
 )  # fmt: skip

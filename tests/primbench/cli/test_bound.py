@@ -72,6 +72,7 @@ def test_what_is_no_step_and_no_place(
     other = tmp_path / "other.toml"
     other.write_text('title = "a suite"\ngemm = [{ m = 16, n = 16, k = 16 }]\n')
     for words, said in (
+        ((tmp_path / "none.toml",), "none.toml': no such file; those that are shipped"),
         ((other,), "no parts of a step, which `primbench capture` writes"),
         ((step, "--in", "host:nice=5", "--in", "host:nice=5"), "2 arms are called host:nice=5"),
         ((step, "--in", "nowhere"), "runtime 'nowhere'"),

@@ -218,6 +218,7 @@ def test_an_answer_after_an_interrupt(stop: type[BaseException], monkeypatch: py
         each.factor: each.pairs for each in found.slopes
     }
     assert report.answer(found).endswith("; cut off before all was tried.")
+    assert {None, "it was cut off before"} == {each.reason for each in found.slopes if each.factor != "memory"}
 
 
 @pytest.mark.parametrize(("waited_s", "cpus"), [(None, 0.5), (0.0, 0.5), (0.6, 1.25), (0.9, 2.0), (1.0, 2.0)])

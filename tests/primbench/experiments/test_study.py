@@ -368,6 +368,28 @@ def test_a_baseline_that_fails_once_ends_nothing() -> None:
     assert [0, 1, 2] == whole_pairs(asked, found.records)
 
 
+@pytest.mark.parametrize(
+    ("failing", "pairs"),
+    [({HOST.name, "podman"}, 2), ({"podman"}, 2), (set(), 5)],
+    ids=["both arms fail", "one of two fails", "none fails"],
+)
+def test_nothing_follows_two_pairs_that_fail_alike(failing: set[str], pairs: int) -> None:
+    asked = replace(study(5), arms=[HOST, PODMAN])
+    found = nothing(asked)
+    for case in (case for block in left_of(asked, found) for case in one_by_one([block])):
+        found.add(ended(case, 0, "its operator has no such kernel" if case.arm in failing else None))
+    assert [*range(pairs)] == whole_pairs(asked, found.records)
+
+
+def test_other_failures_each_time_end_nothing() -> None:
+    asked = replace(study(4), arms=[HOST, PODMAN])
+    found = nothing(asked)
+    for case in (case for block in left_of(asked, found) for case in one_by_one([block])):
+        is_lucky = case.arm == "podman" and case.process % 2 == 0
+        found.add(ended(case, 0, None if is_lucky else "out of memory"))
+    assert [0, 1, 2, 3] == whole_pairs(asked, found.records)
+
+
 def test_the_others_go_on_without_an_arm() -> None:
     asked = study(4, arms=3)
     found = nothing(asked)

@@ -56,6 +56,12 @@ def test_a_share_that_cannot_be_had_is_refused(
         launch(parse_arm("host:mps=50%"), tmp_path, command=["true"], gpus=gpus)
 
 
+def test_an_instance_of_a_gpu_is_refused_of_cases_on_a_cpu(tmp_path: Path) -> None:
+    arm = parse_arm("host:mig=MIG-41b36a6e-5a1d-5f4b-9e6f-0c7a4c4f2b8e")
+    with pytest.raises(InvalidRequest, match="of a GPU, and nothing here uses one: --device cuda"):
+        launch(arm, tmp_path, command=["true"], gpus=False)
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
