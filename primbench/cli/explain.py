@@ -33,8 +33,8 @@ STEP = "step"
 """Label of cases, in which step they are."""
 FLOP_A_BYTE, LEAST_BYTES = 100, 2**20
 """Of a large product, and what a GPU moves while it begins a kernel: so much is taken to last as long."""
-TRACES = (".json", ".json.gz")
-"""Ends of names of traces that torch's profiler has written."""
+TRACES = (".json", ".json.gz", ".et")
+"""Ends of names of traces that torch's profiler has written, and of Chakra's, which are refused."""
 LEAST_S, MOST_S = 5e-3, 30e-3
 """How long a part is sampled, of which there may be hundreds."""
 USUAL_BUDGET_S = 60.0

@@ -22,6 +22,13 @@ from primbench.system.jsonlines import UNREADABLE, opened
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+CHAKRA = ".et"
+"""What names of Chakra's files of nodes, which are protobuf, end in."""
+_NO_BEGINS = (
+    "an execution trace (Chakra), which has the operators of a run and not what ran when, so that no wait is in it: "
+    "explain the trace that torch.profiler wrote of the same run, with which it is linked"
+)
+_WAYS = "export_chrome_trace() and tensorboard_trace_handler() write one"
 MOST_US = 30 * 86400 * 1e6
 """What no profiler records at once: thirty days."""
 GpuWork = Literal["kernel", "collective", "copy"]
@@ -68,7 +75,8 @@ class _Gpu(msgspec.Struct):
 
 
 class _File(msgspec.Struct):
-    events: list[_Event] = msgspec.field(name="traceEvents")
+    events: list[_Event] | None = msgspec.field(name="traceEvents", default=None)
+    schema: str | int | None = None
     ranks: _Ranks | None = msgspec.field(name="distributedInfo", default=None)
     gpus: list[_Gpu] = msgspec.field(name="deviceProperties", default=[])
 
@@ -164,9 +172,12 @@ def _on_gpu(events: Sequence[_Event]) -> list[OnGpu]:
 def _text(path: str) -> bytes:
     try:
         with opened(Path(path)) as file:
-            return file.read()
+            text = file.read()
     except OSError as error:
         raise FileError(f"{path}: {error.strerror}") from None
+    if path.endswith(CHAKRA):
+        raise FileError(f"{path}: {_NO_BEGINS}")
+    return text
 
 
 def _decoded(path: str, text: bytes) -> tuple[Sequence[_Event], _Ranks, Sequence[_Gpu]]:
@@ -176,8 +187,11 @@ def _decoded(path: str, text: bytes) -> tuple[Sequence[_Event], _Ranks, Sequence
             return msgspec.json.decode(text, type=list[_Event], strict=False), _Ranks(), []
         found = msgspec.json.decode(text, type=_File, strict=False)
     except UNREADABLE as error:
-        ways = "export_chrome_trace() and tensorboard_trace_handler() write one"
-        raise FileError(f"{path}: no trace of torch.profiler: {error}: {ways}") from None
+        raise FileError(f"{path}: no trace of torch.profiler: {error}: {_WAYS}") from None
+    if found.events is None:
+        is_chakra = "chakra" in str(found.schema)
+        words = _NO_BEGINS if is_chakra else f"no trace of torch.profiler: without traceEvents: {_WAYS}"
+        raise FileError(f"{path}: {words}")
     return found.events, found.ranks or _Ranks(), found.gpus
 
 

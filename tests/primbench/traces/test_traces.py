@@ -226,7 +226,8 @@ def test_what_a_trace_has_not_of_a_device_is_said(invoke: Invoke, tmp_path: Path
 
 WRONG = {
     "{": "no trace of torch.profiler: ",
-    '{"a": 1}': "no trace of torch.profiler: Object missing required field `traceEvents`",
+    '{"a": 1}': "no trace of torch.profiler: without traceEvents: export_chrome_trace",
+    '{"schema": "1.1.1-chakra.0.0.4", "nodes": []}': "an execution trace .Chakra.*: explain the trace that",
     '{"traceEvents": []}': "nothing in it took any time: record activities=[CPU, CUDA] with torch.profiler",
     "\x1f\x8b\x08": "not a whole file of gzip: ",
 }
@@ -237,6 +238,13 @@ def test_what_is_no_trace_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(FileError, match=WRONG[text].replace("[", r"\[")):
         read(str(tmp_path / "a.json"))
+
+
+def test_a_file_of_chakras_nodes_is_refused_with_the_way_out(invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "run.0.et").write_bytes(b"\n\x05schema")
+    done = invoke("explain", tmp_path / "run.0.et")
+    assert 2 == done.exit_code
+    assert "explain the trace that torch.profiler wrote of the same run" in done.stderr
 
 
 def test_several_traces_are_explained_apart_from_other_files(invoke: Invoke, tmp_path: Path) -> None:
