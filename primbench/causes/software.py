@@ -7,13 +7,12 @@ and `doctor --against results.jsonl` looks at these.
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING
 
 from primbench.causes import OF_FILES, ON_CPU, STACK, WORK
 from primbench.doctor.cause import Cause, Finding, listed, of
 from primbench.environment.libraries import is_at_work, is_c_library
-from primbench.environment.software import LITTLE_OPTIMIZED
+from primbench.environment.software import LITTLE_OPTIMIZED, OPTIMIZATION_UNTOLD
 from primbench.system.meaning import FactId
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ RANK = 7
 
 LONG_SEARCH_PATH = 30  # a usual one has 4 to 6; 400 folders make a start 3 times as long
 FULL_FOLDER = 5000  # names, which take a start 7 ms; 150000 made one 9 times as long, and site-packages have hundreds
-TELLS_NO_LACK = re.compile("PGO|optimization untold")
+TELLS_NO_LACK = {"PGO", OPTIMIZATION_UNTOLD}
 FOR_DEBUGGERS = {"debug", *LITTLE_OPTIMIZED}
 
 
@@ -99,7 +98,7 @@ def c_library(place: Place) -> Iterator[Finding]:
 def python_build(place: Place) -> Iterator[Finding]:
     """Whether the interpreter was built to be fast."""
     build = place.software.python_build
-    lacks = build is not None and not (TELLS_NO_LACK.search(build) or _for_debuggers(place.software))
+    lacks = build is not None and not TELLS_NO_LACK & {*build.split(", ")} and not _for_debuggers(place.software)
     if lacks and place.software.python_implementation == "cpython":
         yield Finding(
             summary="this Python was built without profile-guided optimization: 10 to 20 % slower, and so is launching",

@@ -48,6 +48,8 @@ _MODULES = {
 }
 
 
+OPTIMIZATION_UNTOLD = "optimization untold"
+"""Of an interpreter of which nothing installed says how it was built."""
 LITTLE_OPTIMIZED = ("-O0", "-O", "-O1", "-Og")
 """Options of a compiler by which an interpreter is slow."""
 _MOST_ENTRIES = 100_000  # takes 0.04 s
@@ -164,7 +166,7 @@ def _python_build(root: Path) -> str:
         ("LTO", "--with-lto" in given),
         ("PGO", "--enable-optimizations" in given),
         ("BOLT", "--enable-bolt" in given),
-        ("optimization untold", "--enable-optimizations" not in given and "--with-dbmliborder" in given),
+        (OPTIMIZATION_UNTOLD, "--enable-optimizations" not in given and "--with-dbmliborder" in given),
         ("JIT", "--enable-experimental-jit" in given),
         ("free-threaded", sysconfig.get_config_var("Py_GIL_DISABLED") == 1),
         ("debug", sysconfig.get_config_var("Py_DEBUG") == 1),

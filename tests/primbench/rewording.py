@@ -37,6 +37,7 @@ _OF_NVML = {  # nvmlClocksEventReasonGpuIdle and so on, nvmlGpuFabricState_t
 }
 # Values of facts: files have them so.
 _OF_FACTS = {
+    "optimization untold",  # of an interpreter's build
     "not found",
     "RoCE v2",
     "working folder",
