@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import functools
 import itertools
@@ -17,12 +18,13 @@ from primbench.problem.operators import is_under_way
 from primbench.timing.host_counters import queued_s as queued_s_so_far
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 LEAST_TIMED = 5  # steps, the last ones after the captured one where there were fewer before it
 MOST = 10  # steps that are kept, the last ones before the captured one
-STEPS = 5  # that are profiled
-_END = "primbench: a step ends"
+STEPS = 6  # that are profiled, of whose median there is an interval
+_END, _LOADING = "primbench: a step ends", "primbench: the data loader is at work"
+_ROUNDS, _CALLS = 30, 200  # by which it is found out what profiling costs
 _COLLECTIVES = ("gloo:", "mpi:")  # of backends that run on the host, from their call to their end
 
 
@@ -96,7 +98,8 @@ class Laps:
             return original(loader)
         self.is_loading, begun_s, queued_s = True, time.perf_counter(), queued_s_so_far()
         try:
-            return original(loader)
+            with _seen_by_profiler():
+                return original(loader)
         finally:
             self.is_loading = False
             self._waited_s += time.perf_counter() - begun_s
@@ -169,12 +172,13 @@ def _between_s(begun: Any, ended: Any) -> float | None:
 class Inside:
     """Steps that run under the profiler, one after the other.
 
-    told: given what they tell, in seconds: how long of each some operator was under way, without the thread's wait for
-    a CPU, which may come at any moment, so that operators have as much of it as of the step; and by rank, how long a
-    collective of a backend that runs on the host was, and no operator.
+    told: given what they tell, in seconds: how long of each some operator was under way; by rank, how long a collective
+    of a backend that runs on the host was, and no operator; and how long of each neither was, nor the data loader at
+    work. The first and the last are without the thread's wait for a CPU, which may come at any moment, so that each has
+    its share of it, and without what the profiler took for its events.
     """
 
-    def __init__(self, told: Callable[[list[float], list[float]], None]) -> None:
+    def __init__(self, told: Callable[[list[float], list[float], list[float]], None]) -> None:
         self._told = told
         self._profile: Any = None
         self._queued_s: list[float] = []  # so far, at each end
@@ -206,12 +210,80 @@ class Inside:
         events = profiler.profiler.kineto_results.events()
         spans = [(each.start_ns(), each.start_ns() + each.duration_ns(), each.name()) for each in events]
         steps = [*itertools.pairwise(sorted(start for start, _, name in spans if name == _END))]
-        operators = [(start, end) for start, end, name in spans if is_under_way(name)]
-        collectives = [(start, end) for start, end, name in spans if name.startswith(_COLLECTIVES)]
-        inside_s = _lasting_s(operators, steps)
-        ran = map(_ran_fraction, steps, itertools.pairwise(self._queued_s))
-        both_s = _lasting_s([*operators, *collectives], steps) if collectives else []
-        self._told([*map(operator.mul, inside_s, ran)], of_ranks([*map(operator.sub, both_s, inside_s)]))
+        ran = [*map(_ran_fraction, steps, itertools.pairwise(self._queued_s))]
+        self._told(*_apart(spans, steps, ran))
+
+
+def _apart(
+    spans: list[tuple[int, int, str]], steps: list[tuple[int, int]], ran: list[float]
+) -> tuple[list[float], list[float], list[float]]:
+    """What Inside tells. ran: of each step, in which its thread did not wait for a CPU."""
+    operators = _named(spans, is_under_way)
+    collectives = _named(spans, lambda name: name.startswith(_COLLECTIVES))
+    loading = _named(spans, lambda name: name == _LOADING)
+    both_s = _lasting_s([*operators, *collectives], steps) if collectives else []
+    exposed_s = of_ranks([*map(operator.sub, both_s, _lasting_s(operators, steps))])
+    seen = [*operators, *collectives, *loading]
+    inside_s = map(operator.sub, _lasting_s([*operators, *loading], steps), _lasting_s(loading, steps))
+    outside_s = map(operator.sub, [(end - start) * 1e-9 for start, end in steps], _lasting_s(seen, steps))
+    nested, others = _events(spans, seen, steps)
+    return _corrected_s(inside_s, ran, nested), exposed_s, _corrected_s(outside_s, ran, others)
+
+
+def _named(spans: Iterable[tuple[int, int, str]], is_one: Callable[[str], bool]) -> list[tuple[int, int]]:
+    return [(start, end) for start, end, name in spans if is_one(name)]
+
+
+def _corrected_s(spans_s: Iterable[float], ran: Iterable[float], events: Iterable[int]) -> list[float]:
+    """Without the wait for a CPU, and what the profiler took for so many events."""
+    event_s = _event_s()
+    return [max(0.0, each_s * part - count * event_s) for each_s, part, count in zip(spans_s, ran, events, strict=True)]
+
+
+def _events(
+    spans: Iterable[tuple[int, int, str]], seen: Iterable[tuple[int, int]], steps: Sequence[tuple[int, int]]
+) -> tuple[list[int], list[int]]:
+    """How many of each step begin within one of ``seen``, and how many of the others: the profiler's time for these,
+    but for the tenth of a microsecond that is in an event itself, passes outside.
+    """
+    nested, others, covered = [0] * len(steps), [0] * len(steps), 0
+    covers = {(start, end) for start, end in seen}
+    begins = [start for start, _ in steps]
+    for start, end, _ in sorted(spans, key=lambda span: (span[0], -span[1])):
+        number = bisect.bisect_right(begins, start) - 1
+        if 0 <= number < len(steps) and start < steps[number][1]:
+            (nested if start < covered else others)[number] += 1
+        if (start, end) in covers:
+            covered = max(covered, end)
+    return nested, others
+
+
+@functools.cache
+def _event_s() -> float:
+    """What torch's profiler takes for an event: of a call that does next to nothing, with it and without."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    def least_s() -> float:
+        found = []
+        for _ in range(_ROUNDS):
+            begun = time.perf_counter()
+            for _ in range(_CALLS):
+                torch.empty(0)
+            found.append(time.perf_counter() - begun)
+        return min(found) / _CALLS
+
+    plain_s = least_s()
+    with profile(activities=[ProfilerActivity.CPU]):
+        return max(0.0, least_s() - plain_s)
+
+
+def _seen_by_profiler() -> contextlib.AbstractContextManager[object]:
+    """That the data loader is at work, if one is on."""
+    import torch
+
+    is_on = torch.autograd._profiler_enabled()  # noqa: SLF001 - nothing public tells
+    return torch.profiler.record_function(_LOADING) if is_on else contextlib.nullcontext()
 
 
 def _lasting_s(spans: Iterable[tuple[int, int]], steps: Iterable[tuple[int, int]]) -> list[float]:

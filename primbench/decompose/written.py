@@ -59,6 +59,8 @@ class CapturedStep:
     """Where it ran."""
     inside_s: list[float] = field(default_factory=list)
     """How long of other steps passed inside operators."""
+    between_s: list[float] = field(default_factory=list)
+    """How long of these passed between them."""
     exposed_s: list[float] = field(default_factory=list)
     """How long of such a step collectives were under way and nothing beside them, by rank; [] is not known."""
     module_calls: Counter[str] = field(default_factory=Counter)
@@ -82,9 +84,9 @@ class CapturedStep:
         """How long each of the laps waited for pages that its thread touched first; [] is not known."""
         return [each.faults * self.fault_s for each in self.laps] if self.fault_s else []
 
-    def note_inside(self, inside_s: list[float], exposed_s: list[float]) -> None:
+    def note_inside(self, inside_s: list[float], exposed_s: list[float], between_s: list[float]) -> None:
         """What further steps have told."""
-        self.inside_s, self.exposed_s = inside_s, exposed_s
+        self.inside_s, self.exposed_s, self.between_s = inside_s, exposed_s, between_s
 
     def counted(self) -> list[tuple[Call, int]]:
         """Each distinct call and how often it was made, in order of first appearance."""
@@ -217,6 +219,7 @@ def _head(step: CapturedStep, parts: int) -> list[str]:
         queues_s=_rounded(each.queued_s for each in step.laps if each.queued_s is not None),
         faults_s=_rounded(step.faults_s),
         inside_s=_rounded(step.inside_s),
+        between_s=_rounded(step.between_s),
         exposed_s=_rounded(step.exposed_s),
         unlike=step.unlike,
         compiled=step.compiled,

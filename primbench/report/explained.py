@@ -135,7 +135,7 @@ def _as_it_ran(timed: Timed) -> Iterator[str]:
     waits = f"; {format_time(timed.waits_s)} of it for the data loader" if timed.waits_s else ""
     queues = f"; {format_time(timed.queues_s)} of it waiting for a CPU" if timed.queues_s else ""
     waits += f"; {format_time(timed.waits_for_rank_s)} of it for another rank" if timed.waits_for_rank_s else ""
-    between = f"; no less than {format_time(timed.between_s)} between operators" if timed.between_s else ""
+    between = f"; {_between(timed, timed.between_s)}" if timed.between_s else ""
     ran = f"the step is the median of {timed.steps} as they ran, whose whole time is known: {scatter}"
     yield f"{ran}{waits}{queues}{between}"
     if timed.unlike:
@@ -145,6 +145,16 @@ def _as_it_ran(timed: Timed) -> Iterator[str]:
         )
     if timed.elsewhere:
         yield f"the step is of another place than its parts: {'; '.join(timed.elsewhere)}"
+
+
+def _between(timed: Timed, between_s: float) -> str:
+    """From below alone, where the profiler's own time is not taken off."""
+    if timed.between_interval is None:
+        return f"no less than {format_time(between_s)} between operators"
+    low, high = map(format_time, timed.between_interval)
+    inside = "" if timed.inside_s is None else f"{format_time(timed.inside_s)} in operators and "
+    told = f"{inside}{format_time(between_s)} (95 % interval {low} to {high}) between them"
+    return f"under torch's profiler, without its own time, {told}"
 
 
 def _waterfall(explained: Explained) -> Table:
@@ -193,15 +203,18 @@ def _between_calls(explained: Explained) -> Iterator[str]:
         each = format_time(between_s / explained.calls)
         yield f"{PYTHON}: {each} beside each of {explained.calls} calls, modules and the optimizer's own code included"
     if (explained.unexplained_fraction or 0.0) > MUCH:
-        is_known = bool(between_s) or (explained.timed is not None and explained.timed.between_s is not None)
-        yield from _unexplained(explained, is_known=is_known)
+        yield from _unexplained(explained, between_s)
 
 
-def _unexplained(explained: Explained, *, is_known: bool) -> Iterator[str]:
-    """is_known: whether what passes between calls is."""
+def _unexplained(explained: Explained, between_s: float) -> Iterator[str]:
+    """between_s: how long passes between calls, as far as that is known."""
+    timed = explained.timed
     each = format_time((explained.unexplained_fraction or 0.0) * explained.known_s / explained.calls)
     begun = f"unexplained: {each} for each of {explained.calls} calls;"
-    if not is_known:
+    if timed and timed.inside_s is not None:
+        under, scatter = map(format_time, (timed.inside_s + between_s, timed.most_s - timed.least_s))
+        yield f"{begun} steps under torch's profiler took {under}, others differ by {scatter}"
+    elif not between_s and (timed is None or timed.between_s is None):
         yield f"{begun} Python and autograd between them are in it"
     elif not Device.parse(explained.device).is_gpu:
         yield (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from primbench.devices import Device
-from primbench.results.step_parts import IN_STEP, OTHERS
+from primbench.results.step_parts import IN_STEP, OTHERS, SLOWER
 from primbench.results.step_sums import FAULTS, LAUNCHES, LOADING, PYTHON, QUEUING, RANKS, UNEXPLAINED
 from primbench.units import format_percent, format_time
 
@@ -198,12 +198,15 @@ def _are_slower(explained: Explained) -> bool:
 
 def _left(explained: Explained) -> str:
     """What there is beside what bounds it."""
-    rest = explained.unexplained_fraction
+    rest, slower_s = explained.unexplained_fraction, explained.seconds(SLOWER)
+    said = (
+        f" In it operators take {format_time(slower_s)} more than alone." if slower_s > MUCH * explained.known_s else ""
+    )
     if rest is None:
         return f" {_unmeasured(explained)}."
     if rest < -MUCH:
         return f" Measured alone, its parts take {format_percent(-rest)} more than the step."
-    return f" {format_percent(rest)} is unexplained." if rest > MUCH else ""
+    return f"{said} {format_percent(rest)} is unexplained." if rest > MUCH else said
 
 
 def _is_certain(explained: Explained) -> bool:
@@ -221,7 +224,9 @@ def _is_certain(explained: Explained) -> bool:
 
 def _largest(explained: Explained) -> tuple[str, float]:
     """Of what computes the name that takes most, of other operators the operator's."""
-    named = {row.name: row.seconds or 0.0 for row in explained.rows if row.name not in (*_PARTS, OTHERS, IN_STEP)}
+    named = {
+        row.name: row.seconds or 0.0 for row in explained.rows if row.name not in {*_PARTS, OTHERS, IN_STEP, SLOWER}
+    }
     named |= explained.others
     for each in explained.in_step:
         named[each.name] = named.get(each.name, 0.0) + (each.seconds or 0.0)

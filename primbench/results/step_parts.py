@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from primbench.spec.captured import Captured
     from primbench.spec.case import Case
 
-OTHERS, VIEWS, IN_STEP = "other operators", "views", "not measured alone"
-"""Rows of parts that are no primitive's."""
+OTHERS, VIEWS, IN_STEP, SLOWER = "other operators", "views", "not measured alone", "slower than alone"
+"""Rows of parts that are no primitive's. SLOWER: by how much operators take longer in the step."""
 
 
 class Part(NamedTuple):
@@ -173,13 +173,23 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     that is not known. Whom all wait for has the least; this step is rank 0's.
     """
     between_s: float | None = None
-    """Time of which no less passed between operators, in Python, modules and autograd; None where it is not known,
-    steps differ, or their median is known no better than this.
+    """The median of how long no operator was under way, in Python, modules and autograd; None where it is not known, or
+    steps differ.
+    """
+    between_interval: tuple[float, float] | None = None
+    """95 % interval of it; None of fewer than six steps."""
+    inside_s: float | None = None
+    """The median of how long some operator was, in the same steps; None where it is not known, steps differ, or parts
+    were measured in another place.
     """
     unlike: int = 0
     """How many of these steps called other modules than the one whose parts were measured, or them other times."""
     elsewhere: list[str] = []
     """In what the place where parts were measured is another, in words."""
+
+    def slower_s(self, parts_s: float) -> float:
+        """By how much operators take longer in the step than alone, where they take ``parts_s``, beyond new memory."""
+        return max(0.0, (self.inside_s or 0.0) - parts_s - self.faults_s)
 
     @property
     def waits_for_rank_s(self) -> float:
@@ -204,14 +214,27 @@ def timed(captured: Captured | None, elsewhere: list[str] | None = None) -> Time
         queues_s=median_s - stats.quantile(ran_s, 0.5) if ran_s else None,
         faults_s=stats.quantile(captured.faults_s, 0.5) if captured.faults_s else 0.0,
         ranks_s=captured.exposed_s,
-        between_s=_between_s(captured, ran_s or times_s),
         unlike=captured.unlike,
         elsewhere=elsewhere or [],
+        **_between(captured, ran_s or times_s, elsewhere),
     )
 
 
+def _between(captured: Captured, ran_s: Sequence[float], elsewhere: list[str] | None) -> dict[str, Any]:
+    """What is known of the time in operators and between them."""
+    if not captured.between_s or captured.unlike:
+        return {"between_s": _between_s(captured, ran_s)}
+    return {
+        "between_s": stats.quantile(captured.between_s, 0.5),
+        "between_interval": stats.median_interval(captured.between_s),
+        "inside_s": None if elsewhere else stats.quantile(captured.inside_s, 0.5),
+    }
+
+
 def _between_s(captured: Captured, ran_s: Sequence[float]) -> float | None:
-    """ran_s: how long each step lasted, without what it waited for a CPU. None where their scatter hides it, too."""
+    """Of a file that has no ``between_s``, what is known from below. ran_s: how long each step lasted, without what it
+    waited for a CPU. None where their scatter hides it, too.
+    """
     if not captured.inside_s or captured.unlike:
         return None
     active_s = [each - waited_s for each, waited_s in itertools.zip_longest(ran_s, captured.waits_s, fillvalue=0.0)]

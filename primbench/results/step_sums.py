@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from primbench.devices import Device
 from primbench.results.step_parts import (
     OTHERS,
+    SLOWER,
     Part,
     Timed,
     by_case,
@@ -157,13 +158,11 @@ def explained(
     calls += without_record(calls, captured)
     device = found[0].case.device
     whole = next(iter(by_case(found, WHOLE)), [])
-    taken = _on_gpu if Device.parse(device).is_gpu else _on_cpu
-    numbers, rows = taken(calls, whole, None if whole else steps)
     timed = None if whole else steps
-    taken_apart = _explained(device, calls, whole, numbers, rows)
+    numbers, rows = (_on_gpu if Device.parse(device).is_gpu else _on_cpu)(calls, whole, timed)
     unseen = {"compiled": captured.compiled, "cuda_graphs": captured.cuda_graphs} if captured else {}
     far = sum(part.calls for part in calls if part.is_far)
-    return replace(taken_apart, timed=timed, far=far, **unseen)
+    return replace(_explained(device, calls, whole, numbers, rows), timed=timed, far=far, **unseen)
 
 
 def _explained(
@@ -249,8 +248,9 @@ def _on_cpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     numbers = [_number("step", parts_s, step_s, whole, is_least=_lacks(parts, _device_s))]
     rest_s = None if step_s is None else step_s - parts_s
     # Last, since a part by itself is called by Python, too.
-    between = [(PYTHON, timed.between_s or 0.0), (FAULTS, timed.faults_s)] if timed else []
-    return numbers, [*_by_name(parts), *_left(parts, rest_s, [*_waits(timed), *between])]
+    slower_s = timed.slower_s(parts_s) if timed and not numbers[0].is_least else 0.0
+    own = [(PYTHON, timed.between_s or 0.0), (FAULTS, timed.faults_s), (SLOWER, slower_s)] if timed else []
+    return numbers, [*_by_name(parts), *_left(parts, rest_s, [*_waits(timed), *own])]
 
 
 def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None) -> tuple[list[Number], list[SumRow]]:

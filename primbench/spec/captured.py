@@ -66,6 +66,10 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """
     inside_s: list[float] = []
     """How long some operator was under way in each of further steps, in seconds."""
+    between_s: list[float] = []
+    """How long in each step of ``inside_s`` none was, nor a collective or the data loader, in seconds; both without the
+    time of the profiler that told it. [] is not known: in older files ``inside_s`` has the profiler's time in it.
+    """
     exposed_s: list[float] = []
     """How long of such a step collectives were under way and nothing beside them, in seconds, by rank; rank 0's step is
     this one. [] is not known.
@@ -83,7 +87,7 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Raises ValueError, which makes a suite that is not so be refused."""
         if not all(each > 0 for each in self.times_s):
             raise ValueError("times_s: finite numbers above 0")
-        for name in ("times_s", "waits_s", "queues_s", "faults_s", "inside_s", "exposed_s"):
+        for name in ("times_s", "waits_s", "queues_s", "faults_s", "inside_s", "between_s", "exposed_s"):
             if not all(0 <= each < math.inf for each in getattr(self, name)):
                 raise ValueError(f"{name}: finite numbers of at least 0")
         for name in ("waits_s", "queues_s", "faults_s"):

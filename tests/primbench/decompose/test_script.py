@@ -87,7 +87,8 @@ def test_a_step_lies_between_two_of_the_optimizer(tmp_path: Path) -> None:
     assert "optimizer" in {phase for _, phase in counts}
     assert 5 == len(step.laps)  # of steps 2 to 4, the first one makes what is made once; and of 6 and 7
     assert STEPS == len(step.inside_s)
-    assert all(each > 0 for each in step.inside_s)
+    assert STEPS == len(step.between_s)
+    assert all(each > 0 for each in (*step.inside_s, *step.between_s))
     assert step.threads == threads()["torch"]
     assert step.of.startswith("step 5 of own.py 100, between the ends of two SGD.step()")
 

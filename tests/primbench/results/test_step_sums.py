@@ -16,7 +16,7 @@ from primbench.measurement.readings import HostReading
 from primbench.report import explained as words
 from primbench.report.step_bound import answer, is_told
 from primbench.results.record import Record
-from primbench.results.step_parts import IN_STEP, OTHERS, timed
+from primbench.results.step_parts import IN_STEP, OTHERS, SLOWER, timed
 from primbench.results.step_sums import (
     FAULTS,
     LAUNCHES,
@@ -242,6 +242,27 @@ def test_time_between_operators_that_is_less_than_the_scatter_of_steps_is_not_kn
         found = timed(Captured(step="a step", times_s=times_s, inside_s=[3e-3]))
         assert found is not None
         assert expected == (found.between_s and round(found.between_s, 6))
+
+
+def test_what_operators_take_longer_in_the_step_than_alone_is_a_row_of_its_own() -> None:
+    """Of 10 ms 6 ms were in operators, 1 ms of them for new memory, that take 2 ms alone; however steps scatter."""
+    times_s, inside_s = [9e-3, 10e-3, 10e-3, 10e-3, 11e-3, 30e-3], [5e-3, 6e-3, 6e-3, 6e-3, 6e-3, 7e-3]
+    step = Captured(
+        step="a step", times_s=times_s, inside_s=inside_s, between_s=[3e-3] * 5 + [4e-3], faults_s=[1e-3] * 6
+    )
+    parts = [record("gemm", 4, Measurement(batch_s=samples(0.5e-3)), "cpu")]
+    found = explained(parts, timed(step), captured=step)
+    assert found is not None
+    rows = [(row.name, round(1e3 * (row.seconds or 0.0), 6)) for row in found.rows]
+    assert [("gemm", 2), (PYTHON, 3), (FAULTS, 1), (SLOWER, 3), (UNEXPLAINED, 1)] == rows
+    printed = text([("A", found)])
+    assert printed.startswith("Torch's operators bound this step: 5.00 ms of 10.0 ms, gemm most, for 2.00 ms;")
+    assert "In it operators take 3.00 ms more than alone." in printed
+    assert "6.00 ms in operators and 3.00 ms (95 % interval 3.00 ms to 4.00 ms) between them" in printed
+    elsewhere = explained(parts, timed(step, ["another CPU"]), captured=step)
+    assert elsewhere is not None
+    assert (0.0, 4e-3) == (elsewhere.seconds(SLOWER), round(elsewhere.seconds(UNEXPLAINED), 9))
+    assert "took 9.00 ms" not in text([("A", elsewhere)])
 
 
 def test_what_was_not_measured_of_a_step_that_was_captured_is_not_unexplained() -> None:
