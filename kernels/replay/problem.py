@@ -67,7 +67,7 @@ class Replay(Problem, name="replay"):
     each call that launches something.
     """
 
-    calls: str = option("", "the step's calls, as `primbench bound` writes them")
+    calls: str = option("", "the step's calls, as `primbench bound` writes them", is_encoded=True)
     dosed: bool = option(False, "time it with a delay before each call, too")
 
     work = "kernel"

@@ -54,7 +54,7 @@ def step_of(file: str, entries: Sequence[Entry], said: StudyFile, device: str | 
     calls = [Part(each.problem.primitive, each.problem.parameters()) for each in parts]
     problem = Replay(calls=encoded(calls, in_order([each.labels for each in parts])))
     case, *others = plan(
-        [(problem, {"label": os.path.basename(file)})], backends=[TORCH], device=device, method=USUAL,
+        [(problem, {"id": os.path.basename(file)})], backends=[TORCH], device=device, method=USUAL,
         placement=Placement(), processes=1,
     )  # fmt: skip
     if others:

@@ -35,14 +35,16 @@ def option(
     *,
     least: int | None = None,
     most: int | None = None,
+    is_encoded: bool = False,
 ) -> Any:
     """A field with a default, of the type of that. A bool becomes a flag; least and most are the limits of a number.
+    One that is_encoded is for programs alone: no table and no name of a case has it.
 
     Raises InvalidField where the default is none of the choices, as where it stands in the place of the text.
     """
     if choices and default not in choices:
         raise InvalidField(f"option({default!r}, {help!r}): the default comes first, and is one of {tuple(choices)}")
-    metadata = {"help": help, "choices": tuple(choices), "least": least, "most": most}
+    metadata = {"help": help, "choices": tuple(choices), "least": least, "most": most, "encoded": is_encoded}
     return dataclasses.field(default=default, metadata=metadata)
 
 

@@ -87,7 +87,7 @@ def _case_columns(records: Sequence[Record], wanted: Sequence[str]) -> list[Colu
 
 def _parameters(records: Sequence[Record], wanted: Sequence[str]) -> list[Column]:
     """A column for the first field, sizes and dtype always; for others where one differs from its default."""
-    fields = records[0].case.fields()
+    fields = [each for each in records[0].case.fields() if each.name in wanted or not each.metadata.get("encoded")]
     always = {"dtype", *wanted, *(field.name for field in fields if field is fields[0] or field.metadata.get("size"))}
     return [_parameter(records, field) for field in fields if field.name in always or _unusual(records, field)]
 

@@ -19,7 +19,7 @@ LONGEST = 60  # characters of a field
 def name_of(case: Case, *, with_place: bool = True) -> str:
     """The primitive, its sizes and what is not as it is by default, on what; without what problems fill in."""
     words = [case.primitive]
-    for field in case.fields():
+    for field in _said_fields(case):
         value = case.parameters.get(field.name, field.default)
         if field.metadata.get("unit") == "B" and isinstance(value, int):
             words.append(format_bytes(value).replace(" ", ""))
@@ -28,6 +28,11 @@ def name_of(case: Case, *, with_place: bool = True) -> str:
         elif field.name == "dtype" or _is_said(value, field.default, is_first=not words[1:]):
             words.append(_cut(value) if isinstance(value, str) else f"{field.name}={value}")
     return " ".join([*words, *(["on", case.implementation, case.device] if with_place else [])])
+
+
+def _said_fields(case: Case) -> list[Any]:
+    """Without what is encoded for programs."""
+    return [field for field in case.fields() if not field.metadata.get("encoded")]
 
 
 def names_of(cases: Sequence[Case]) -> list[str]:

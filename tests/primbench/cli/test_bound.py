@@ -63,6 +63,9 @@ def test_a_step_is_dosed_and_run_in_a_place(
     assert place["measured"] > 0
     assert "host:nice=5" in page.read_text()
     assert 5 == sum('"status":"ok"' in line for line in results.read_text().splitlines())  # 1 dosed, 2 probes, 2 steps
+    shown = invoke("show", results).stdout
+    assert "step.toml" in shown
+    assert "eN" not in shown  # as calls are encoded
 
 
 def test_what_is_no_step_and_no_place(
