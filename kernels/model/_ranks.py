@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from primbench.kernels.model._step import Training, autocast
 from primbench.kernels.model._values import gradients
-from primbench.timing.calls import CallLoop
-from primbench.timing.sampling import Pace, collect, main_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from primbench.backends import Backend
     from primbench.devices import Device
     from primbench.distributed.group import Group
     from primbench.kernels.model.problem import Model
-    from primbench.measurement import Samples
-    from primbench.problem import Step
     from primbench.problem.network import Network
-    from primbench.spec.method import Method
-
-SAMPLE_S = 10e-3  # of steps one behind the other, so that a GPU waits for the first alone
 
 
 class _Loss(nn.Module):
@@ -82,35 +69,3 @@ def _bytes(gradient: Any) -> int:
     """Of one that is sparse, what it holds."""
     parts = [gradient._indices(), gradient._values()] if gradient.is_sparse else [gradient]  # noqa: SLF001
     return sum(each.numel() * each.element_size() for each in parts)
-
-
-def in_alternation(backend: Backend, step: Step, other: Step) -> Callable[[Method, Pace], tuple[Samples, Samples]]:
-    """What times both, as often as one needs, by turns: whatever slows the machine meanwhile is to slow both."""
-
-    @functools.cache
-    def taken(method: Method, pace: Pace) -> tuple[Samples, Samples]:
-        (call_s,) = _timed(backend, step, 1, pace)()
-        count = math.ceil(SAMPLE_S / call_s)
-        take, take_other = (_timed(backend, each, count, pace) for each in (step, other))
-        samples_of_other: list[float] = []
-
-        def take_both() -> list[float]:
-            samples_of_other.extend(take_other())
-            return take()
-
-        samples = collect(take_both, main_rule(method), pace, calls_per_sample=count, taken_by="host clock")
-        return samples, replace(samples, samples_s=samples_of_other)
-
-    return taken
-
-
-def _timed(backend: Backend, step: Step, count: int, pace: Pace) -> Callable[[], list[float]]:
-    """Seconds a call, of ``count`` that are waited for together."""
-    calls = CallLoop([step])
-
-    def calls_and_wait() -> None:
-        calls(count)
-        backend.synchronize()
-
-    take = pace.host_timed(CallLoop([calls_and_wait]), 1)
-    return lambda: [each / count for each in take()]

@@ -84,7 +84,8 @@ def _on_ranks(
     """
     from torch.distributed import get_backend
 
-    from primbench.kernels.model._ranks import OnRanks, in_alternation
+    from primbench.kernels.model._ranks import OnRanks
+    from primbench.timing.alternation import in_alternation
 
     connect(backend.device, group)
     made = OnRanks(network, problem, backend.device, tuple(batch), group=group)
