@@ -171,7 +171,9 @@ def literal(node: ast.expr) -> float | None:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Pow | ast.LShift):
         left, right = literal(node.left), literal(node.right)
         if left is not None and right is not None:
-            return {ast.Mult: left * right, ast.Pow: float(left**right), ast.LShift: left * 2**right}[type(node.op)]
+            if isinstance(node.op, ast.Mult):
+                return left * right
+            return float(left**right) if isinstance(node.op, ast.Pow) else left * 2**right
     return None
 
 
