@@ -95,17 +95,14 @@ class Overlap(Ranked, name="overlap"):
     def figures(self, measured: Measurement) -> dict[str, float | None]:
         """The three times, and the hidden share with its 95 % interval, of rounds in which each was timed once."""
         names = ("together_s", "product_s", "collective_s")
-        taken = [measured.others.get(name) for name in names]
-        found: dict[str, float | None] = {
-            name: each.median_s if each else None for name, each in zip(names, taken, strict=True)
-        }
-        hidden = _hidden(*(each.samples_s for each in taken if each))
-        interval = stats.median_interval(hidden) if hidden else None
+        taken = {name: measured.others[name] for name in names if name in measured.others}
+        hidden = _hidden(*(each.samples_s for each in taken.values()))
+        least, most = stats.median_interval(hidden) or (None, None)
         return {
-            **found,
+            **{name: taken[name].median_s if name in taken else None for name in names},
             "hidden_fraction": stats.quantile(hidden, 0.5) if hidden else None,
-            "hidden_least_fraction": interval[0] if interval else None,
-            "hidden_most_fraction": interval[1] if interval else None,
+            "hidden_least_fraction": least,
+            "hidden_most_fraction": most,
             "#wrong": 0 if measured.verified else None,
         }
 
