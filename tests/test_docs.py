@@ -56,17 +56,6 @@ def test_the_reference_has_all_that_the_code_has(tmp_path: Path) -> None:
     assert {f"## {name}" for name in primitives()} <= set(page["fields"].splitlines())
 
 
-def test_fields_checks_and_causes_that_are_named_are_there() -> None:
-    (table,) = re.findall(r"^\| cause \|.*?\n\n", (ROOT / "docs/place.md").read_text(), re.MULTILINE | re.DOTALL)
-    rows = [line.split(" | ") for line in table.strip().splitlines()[2:]]
-    assert {field for row in rows for field in re.findall(r"`(.+?)`", row[1])} <= {*sources()}
-    checks = {each.id for each in looked_for()}
-    assert {check for row in rows for check in re.findall(r"check `(.+?)`", row[2])} <= checks
-    titles = {each.title for each in causes().values()}
-    assert {cause for row in rows for cause in re.findall(r'"(.+?)"', row[2])} <= titles
-    assert all("doctor" in row[2] or "comparison" in row[2] for row in rows)
-
-
 def test_every_script_of_figures_is_listed() -> None:
     folder = ROOT / "bench"
     listed = re.findall(r"^\| `(\w+\.py)` \|", (folder / "README.md").read_text(), re.MULTILINE)
