@@ -40,6 +40,7 @@ def gvisor(place: Place) -> Iterator[Finding]:
 
 CAUSES = (
     Cause("gvisor", title="gVisor in place of the kernel", slows=(*SLOWED, "copy", "collective"), upstream=-1,
-          explains_away=("machine", "kernel", "clock", "system-calls", "file-opens", "packets", "root-filesystem"),
+          explains_away=("machine", "kernel", "kernel-parameters", "mitigations", "clock", "system-calls",
+                         "file-opens", "packets", "root-filesystem"),
           severity="warning", reads=of("machine", "virtualization"), here=gvisor),
 )  # fmt: skip

@@ -23,8 +23,13 @@ GPUS = ("--nvproxy",)
 
 
 def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Invocation:
-    """As oci.launch() does, and raises."""
-    always = GPUS if gpus else ()
+    """As oci.launch() does, and raises.
+
+    The bundle's namespace has no network but the loopback. Told so, it does not look there for more, which gVisor of
+    2022 takes for the host's on kernels of today, and refuses.
+    """
+    network = "host" if arm.network == "host" else "none"
+    always = (f"--network={network}", *(GPUS if gpus else ()))
     return oci.launch(arm, folder, command, gpus=gpus, always=always, leaving=["--ignore-cgroups"])
 
 

@@ -1,6 +1,6 @@
 """Places where another kernel answers: what gVisor, Kata and QEMU are told, and what is said where they cannot be had.
 
-gVisor has not run here: its command line is checked word by word. ``tests/vm/test_qemu.py`` boots a virtual machine.
+``tests/vm/test_qemu.py`` boots a virtual machine.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ import msgspec
 import pytest
 
 from primbench.errors import BackendUnavailable, InvalidRequest
+from primbench.results.record import Record, Worker
 from primbench.runtimes import engine, oci, qemu
 from primbench.runtimes.initramfs import archive, kernel_at, modules, unpacked_kernel
 from primbench.runtimes.k8s import pod
 from primbench.runtimes.refusals import refusal
 from primbench.runtimes.table import check, known, launch
 from primbench.spec.arm import format_arm, parse_arm
+from primbench.spec.case import Case
+from primbench.spec.method import Method
 from primbench.workers import trial
+from primbench.workers.session import Session
 from primbench.workers.trial import why_not
 
 RELEASE = "6.1.0-56-amd64"
@@ -39,19 +43,44 @@ def kernel(tmp_path: Path) -> Path:
     return found
 
 
+@pytest.mark.skipif(
+    shutil.which("runsc") is None or os.geteuid() != 0, reason="needs runsc (apt-get install runsc), root"
+)
+def test_a_worker_in_gvisor_measures_and_tells_where_it_is() -> None:
+    arm = parse_arm("runsc")
+    case = Case(
+        primitive="launch", parameters={"call": "getppid"}, backend="numpy", device="cpu",
+        method=Method(dry_run=True), arm=arm.name,
+    )  # fmt: skip
+    with Session(arms={arm.name: arm}) as session:
+        worker, record = session.run([case])
+    assert isinstance(worker, Worker)
+    assert isinstance(record, Record)
+    assert ("ok", None) == (record.status, record.reason)
+    assert "gVisor" == worker.environment.machine.virtualization
+
+
 def test_gvisor_gets_the_bundle_that_runc_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "new_name", lambda: "primbench-0123")
     monkeypatch.setattr(oci, "gpu_files", lambda: ["/dev/null"])
     found = {}
-    for words in ("runsc", "runsc:cgroup=host", "runc"):
+    for words in ("runsc", "runsc:cgroup=host", "runsc:network=host", "runc"):
         folder = tmp_path / words.replace(":", "-")
         folder.mkdir()
         found[words] = launch(parse_arm(words), folder, gpus=words == "runsc").worker
     state = ["--root", str(tmp_path / "runsc/state")]
-    assert ["runsc", *state, "--nvproxy", "run", "--bundle", str(tmp_path / "runsc"), "primbench-0123"] == found[
-        "runsc"
-    ]
-    assert "--ignore-cgroups" == found["runsc:cgroup=host"][3]
+    assert [
+        "runsc",
+        *state,
+        "--network=none",
+        "--nvproxy",
+        "run",
+        "--bundle",
+        str(tmp_path / "runsc"),
+        "primbench-0123",
+    ] == found["runsc"]
+    assert ["--network=none", "--ignore-cgroups"] == found["runsc:cgroup=host"][3:5]
+    assert "--network=host" == found["runsc:network=host"][3]
     with_gpus, plain = (
         msgspec.json.decode((tmp_path / name / "config.json").read_bytes()) for name in ("runsc", "runc")
     )
