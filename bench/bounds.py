@@ -20,6 +20,7 @@ import primbench.suites as suites
 from primbench.cli.study import neighbour_in_words
 from primbench.doses.bounding import BoundQuestion, bound, here_of, step_of
 from primbench.doses.report import answer
+from primbench.errors import InvalidRequest
 from primbench.results.file import Results
 from primbench.results.writer import header
 from primbench.spec.arm import Arm
@@ -88,7 +89,11 @@ def main() -> None:
         for name in asked.step or STEPS:
             script, threads = STEPS[name]
             places = [PLACES[each](threads) for each in asked.place or PLACES]
-            bounds = bounded(captured(Path(folder), name, script), threads, places, asked.budget)
+            try:
+                bounds = bounded(captured(Path(folder), name, script), threads, places, asked.budget)
+            except InvalidRequest as reason:
+                print(f"{name}: {reason}", flush=True)
+                continue
             for told in bounds.places:
                 row(name, told)
             print(f"{bounds.took_s:.0f} s: {answer(bounds)}", flush=True)

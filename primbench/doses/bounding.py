@@ -21,7 +21,7 @@ from primbench.spec.placement import Placement
 from primbench.workers.plan import plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from primbench.doses.telling import Told
     from primbench.measurement import Measurement
@@ -100,7 +100,8 @@ class BoundQuestion(NamedTuple):
 def bound(
     asking: BoundQuestion, found: Results, writer: Writer | None, tell: Callable[[str], None]
 ) -> tuple[Bounds, Ended]:
-    """What is known by the end, and what cut it off, None where nothing did. tell: is told what comes next.
+    """What is known by the end, and what cut it off, None where nothing did. tell: is told what comes next. Raises
+    InvalidRequest where no place that is asked about can be had.
 
     found, writer: what is measured goes there.
     """
@@ -112,14 +113,29 @@ def bound(
     places: list[Foretold] = []
     ended: Ended = None
     try:
-        dosing.give_doses(begun_s + asking.budget_s, asking.places)
+        there = [*_that_are_there(dosing, asking.places, places)]
+        dosing.give_doses(time.monotonic() + asking.budget_s, there)
         known = told(dosing)
-        for arm in asking.places:
-            _place(dosing, known, _as_here(arm, dosing.here), places, tell)
+        for arm in there:
+            _place(dosing, known, arm, places, tell)
     except (KeyboardInterrupt, SystemExit) as stop:
         ended, dosing.is_cut_off = stop, True
     bounds = replace(_bounds(asking.step, dosing), places=places, is_cut_off=dosing.is_cut_off)
     return replace(bounds, took_s=round(time.monotonic() - begun_s, 3)), ended
+
+
+def _that_are_there(dosing: Dosing, asked: Sequence[Arm], places: list[Foretold]) -> Iterator[Arm]:
+    """Places in which the step can be set up, tried before minutes of doses; the others are added to ``places``.
+
+    Raises InvalidRequest where none of those that are asked about is one.
+    """
+    for arm in (_as_here(each, dosing.here) for each in asked):
+        if reason := dosing.why_not(arm):
+            places.append(Foretold(place=arm.name, reason=reason))
+        else:
+            yield arm
+    if asked and len(places) == len(asked):
+        raise InvalidRequest("; ".join(f"--in {each.place}: {each.reason}" for each in places))
 
 
 def _place(

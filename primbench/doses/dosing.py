@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from primbench.doses.factors import OF_A_QUOTA, UNDOSED, asked_first, trials, undosed
 from primbench.experiments.pairs import run
 from primbench.experiments.study import plan
+from primbench.results.record import Record
+from primbench.spec.arm import settings_of
 from primbench.spec.study import IN_TURN, Pairing, Study
 from primbench.workers.run import keep_all
 from primbench.workers.session import Session
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from primbench.measurement import Measurement, Samples
     from primbench.measurement.readings import HostReading
     from primbench.results.file import Results
-    from primbench.results.record import Record, Worker
+    from primbench.results.record import Worker
     from primbench.results.writer import Writer
     from primbench.spec.arm import Arm
     from primbench.spec.case import Case
@@ -73,6 +75,18 @@ class Dosing:
 
     def _is_in_time(self, trial: Trial, ends_s: float) -> bool:
         return not self._processes or time.monotonic() + self._expected_s(trial) < ends_s
+
+    def why_not(self, arm: Arm) -> str | None:
+        """Why the step cannot be set up in a place, None where it can, by one process that measures nothing."""
+        if arm.runtime == "host" and not settings_of(arm):
+            return None
+        self.tell(f"is {arm.name} there?")
+        method = replace(self.step.method, dry_run=True)
+        case = replace(self.step, arm=arm.name, placement=arm.placement, method=method)
+        session = Session(timeout_s=self.timeout_s, verbose=self.verbose, arms={arm.name: arm})
+        with session:
+            ended = [line for line in session.run([case]) if isinstance(line, Record)]
+        return next((each.reason or each.status for each in ended if each.status != "ok"), None)
 
     def probe(self, arm: Arm, probes: Sequence[Probe]) -> list[int]:
         """Numbers of the pairs in which a place's primitives were measured, and those here."""

@@ -16,6 +16,7 @@ from primbench.doses.bounding import BoundQuestion, ReplayedStep
 from primbench.doses.dosing import Dosing, busy_cpus
 from primbench.doses.factors import BUSY_ARM, MEMORY_ARM, DosingPlace
 from primbench.environment.fingerprint import collect
+from primbench.errors import InvalidRequest
 from primbench.kernels.replay import Replay
 from primbench.kernels.replay.problem import DELAYS_NS, Part, delayed, encoded
 from primbench.measurement import Measurement, Samples
@@ -47,6 +48,9 @@ class Simulated(Dosing):
     """Makes up what processes would have measured."""
 
     clock_s = 0.0
+
+    def why_not(self, arm: Arm) -> str | None:
+        return "no way to it" if arm.name == "nowhere" else None
 
     def _pair(self, name: str, arms: Sequence[Arm], cases: Sequence[Case], pairing: Pairing) -> None:
         number = 1 + max((each.case.process for each in self.found.records), default=-1)
@@ -197,6 +201,15 @@ def test_nothing_is_said_where_no_harm_matters_and_the_margin_shows_it(monkeypat
     assert {"nothing"} == {each.verdict for each in found.slopes}
     assert report.answer(found).startswith("a step: nothing by ")
     assert "fine" == report.document(found).answer.tone  # type: ignore[union-attr]
+
+
+def test_a_place_that_is_not_there_costs_no_dose(monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere, half = Arm(name="nowhere"), Arm(name="half", cpus=1.0)
+    first, other = bounds(monkeypatch, nowhere, half).places
+    assert ("nowhere", "no way to it", None, 0) == (first.place, first.reason, first.measured, first.pairs)
+    assert other.measured is not None
+    with pytest.raises(InvalidRequest, match="--in nowhere: no way to it"):
+        bounds(monkeypatch, nowhere)
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
