@@ -69,16 +69,8 @@ def test_gvisor_gets_the_bundle_that_runc_gets(tmp_path: Path, monkeypatch: pyte
         folder.mkdir()
         found[words] = launch(parse_arm(words), folder, gpus=words == "runsc").worker
     state = ["--root", str(tmp_path / "runsc/state")]
-    assert [
-        "runsc",
-        *state,
-        "--network=none",
-        "--nvproxy",
-        "run",
-        "--bundle",
-        str(tmp_path / "runsc"),
-        "primbench-0123",
-    ] == found["runsc"]
+    own = ["--network=none", "--nvproxy", "run", "--bundle", str(tmp_path / "runsc"), "primbench-0123"]
+    assert ["runsc", *state, *own] == found["runsc"]
     assert ["--network=none", "--ignore-cgroups"] == found["runsc:cgroup=host"][3:5]
     assert "--network=host" == found["runsc:network=host"][3]
     with_gpus, plain = (
