@@ -95,8 +95,10 @@ class Call:
         return sum({each.data_ptr(): min(each.nbytes, each.untyped_storage().nbytes()) for each in dense}.values())
 
     def poison(self) -> None:
-        """Inputs that it has changed are as they were; the outputs are new ones at every call."""
+        """Inputs that it has changed are as they were, in shape, too; the outputs are new ones at every call."""
         for each, initial in self._initial:
+            if each.shape != initial.shape:  # as by transpose_()
+                each.as_strided_(initial.shape, initial.stride())
             each.copy_(initial)
 
     def get(self) -> Array:
