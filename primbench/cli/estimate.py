@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -21,13 +22,22 @@ if TYPE_CHECKING:
 
 LONG_S = 120.0
 BESIDE = 3.0  # times as long beside a neighbour
+BUSY = 1.2  # times as long, from which on it is said
 
 
 def say_how_long(cases: Collection[Case], budget_s: float | None) -> None:
     """On stderr before a run that is long, or is to end within a time."""
     expected_s = all_expected_s(cases)
-    if cases and (expected_s > LONG_S or budget_s is not None):
-        say(f"{_counted(len(cases))}: about {minutes(expected_s)}{_ending(expected_s, budget_s)}", err=True)
+    if not cases or (expected_s <= LONG_S and budget_s is None):
+        return
+    likely_s = expected_s * _times_as_long()
+    busy = f", {minutes(likely_s)} on a machine as busy as this one" if likely_s > BUSY * expected_s else ""
+    say(f"{_counted(len(cases))}: about {minutes(expected_s)}{busy}{_ending(likely_s, budget_s)}", err=True)
+
+
+def _times_as_long() -> float:
+    """By how many more threads want to run than the machine has CPUs, with one of a worker, over the last minute."""
+    return max(1.0, (os.getloadavg()[0] + 1) / (os.cpu_count() or 1))
 
 
 def say_how_long_pairs_take(study: Study, pairs: int, budget_s: float | None) -> None:

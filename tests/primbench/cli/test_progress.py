@@ -96,15 +96,21 @@ def test_a_file_hears_now_and_then_how_far_they_are(
     assert "2 of 8 cases after 2.5 min, about 7.5 min left\n" == capsys.readouterr().err
 
 
-def test_long_runs_say_about_how_long(capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_runs_say_about_how_long(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    load = [1.0]
+    monkeypatch.setattr("os.getloadavg", lambda: (load[0], 9.0, 9.0))
     say_how_long([CASE] * 40, None)
     say_how_long([CASE] * 40, 60.0)
     say_how_long([CASE] * 640, None)
     dry = replace(CASE, method=replace(CASE.method, dry_run=True))
     say_how_long_it_would_take([replace(done(), case=dry)] * 160)
     say_how_long([dry] * 400, None)
+    load[0] = 7.0
+    say_how_long([CASE] * 40, 60.0)
     assert [
         "40 cases: about 46.7 s; --time-budget 1.0 min suffices",
         "640 cases: about 12.3 min",
         "timing these 160 cases would take about 5.5 min",
+        "40 cases: about 46.7 s, 1.6 min on a machine as busy as this one; --time-budget 1.0 min ends it before",
     ] == capsys.readouterr().err.splitlines()
