@@ -16,6 +16,24 @@ CASES = [
     ("norm", "--rows", "5", "--features", "77"),
     ("elementwise", "--elements", "3000", "--op", "swiglu"),
     ("gemm", "-m", "130", "-n", "200", "-k", "77"),
+    (
+        "attention",
+        "--batch-size",
+        "2",
+        "--heads",
+        "4",
+        "--kv-heads",
+        "2",
+        "--seq-len",
+        "70",
+        "--kv-len",
+        "99",
+        "--head-dim",
+        "24",
+        "--causal",
+        "--dtype",
+        "float16",
+    ),
 ]
 WHERE = ("--backend", "torch", "--device", "cpu")
 HOW = (*WHERE, "--kernel", "triton", "--min-time", "1ms", "--max-time", "5ms", "--json", "-", "-q")
@@ -23,6 +41,7 @@ COMPILED = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from primbench.kernels.attention._triton import blocks_of_queries
 from primbench.kernels.elementwise._triton import _swiglu
 from primbench.kernels.gemm._triton import GROUP, tiled
 from primbench.kernels.norm._triton import _norm
@@ -43,6 +62,11 @@ made(_norm, {"IS_LAYER": True, "BLOCK": 128}, 1, 3, features="i32", epsilon="fp3
 made(_norm, {"IS_LAYER": False, "BLOCK": 128, "bias": None}, 1, 3, features="i32", epsilon="fp32")
 made(_swiglu, {"BLOCK": 1024}, 4, 3, elements="i32")
 numbers = dict.fromkeys(("m", "n", "a_row", "a_column", "b_row", "b_column"), "i32")
+numbers |= dict.fromkeys(("seq_len", "kv_len", "heads", "shared_by"), "i32") | {"scale": "fp32"}
+numbers |= {f"{of}_{what}": "i32" for of in "qkvo" for what in ("batch", "head", "row")}
+for each in blocks_of_queries.configs:
+    constants = {"CAUSAL": True, "HEAD_DIM": 128, "WIDTH": 128, **each.kwargs}
+    made(blocks_of_queries.fn, constants, each.num_warps, each.num_stages, **numbers)
 for each in tiled.configs:
     for k in (64, 77):
         constants = {"k": k, "PRECISION": "ieee", "GROUP": GROUP, **each.kwargs}
@@ -70,7 +94,7 @@ def test_all_are_compiled_for_a_gpu() -> None:
     pytest.importorskip("triton", reason=LACKING)
     done = ran("-c", COMPILED, interpreted=False)
     lines = done.stdout.splitlines()
-    assert (14, True) == (len(lines), all(line.endswith("True") for line in lines)), done.stderr
+    assert (19, True) == (len(lines), all(line.endswith("True") for line in lines)), done.stderr
     assert all(int(line.split()[1]) < 227 * 1024 for line in lines)  # which an H100 has of shared memory
 
 
