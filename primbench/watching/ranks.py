@@ -20,10 +20,11 @@ import msgspec
 from primbench import stats
 from primbench.distributed.world import launched
 from primbench.doctor.cause import Hindrance
+from primbench.doctor.table import causes
 from primbench.errors import InvalidRequest
 from primbench.quantities import Amount, Seconds, Whole
 from primbench.system.processes import environ_of
-from primbench.watching.causes import hindrances
+from primbench.watching.causes import LEAST_SHARE, hindrances
 from primbench.watching.members import JobMembers
 from primbench.watching.stretch import joined
 from primbench.watching.watch import Watch
@@ -59,7 +60,7 @@ class LateRank(msgspec.Struct, frozen=True, kw_only=True):
     others_fraction: Amount
     """The same of the other ranks, their median."""
     hindrances: list[Hindrance]
-    """What held it back, the likeliest first."""
+    """What held it back more than the other ranks, the likeliest first; [] where nothing did."""
 
 
 class Lateness(NamedTuple):
@@ -111,15 +112,29 @@ class RankWatches:
         _, rank, since, awake = found
         watch, _ = self._watches[rank]
         own = joined(seen[rank][since:])
-        others = [joined(each[since:]) for other, each in seen.items() if other != rank and each[since:]]
+        others = {other: joined(each[since:]) for other, each in seen.items() if other != rank and each[since:]}
         return LateRank(
             rank=rank,
             pid=watch.job.pid,
             since_s=seen[rank][since].time_s - seen[rank][since].duration_s,
             awake_fraction=awake(own),
-            others_fraction=stats.quantile([awake(each) for each in others], 0.5),
-            hindrances=hindrances(own, watch.job),
+            others_fraction=stats.quantile([awake(each) for each in others.values()], 0.5),
+            hindrances=beyond(
+                hindrances(own, watch.job),
+                [hindrances(whole, self._watches[other][0].job) for other, whole in others.items()],
+            ),
         )
+
+
+def beyond(own: Sequence[Hindrance], others: Sequence[Sequence[Hindrance]]) -> list[Hindrance]:
+    """What holds a rank back by LEAST_SHARE more than the others: what all of them suffer from makes none late.
+
+    others: what is told of each, compared by the median of its shares. First comes what costs it most beyond them.
+    """
+    shares = [{each.cause: each.share for each in told} for told in others]
+    more = {each.cause: each.share - stats.quantile([of.get(each.cause, 0.0) for of in shares], 0.5) for each in own}
+    found = [each for each in own if more[each.cause] >= LEAST_SHARE]
+    return sorted(found, key=lambda each: (causes()[each.cause].order_in_job, -more[each.cause]))
 
 
 def _follow(watch: Watch, stretches: list[Stretch]) -> None:

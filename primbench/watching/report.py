@@ -51,7 +51,7 @@ def document(kept: Kept) -> Document:
 
 def _late(late: LateRank) -> str:
     causes = ", ".join(each.cause for each in late.hindrances[:MOST_CAUSES])
-    why = f"likely {causes}" if causes else "nothing that can be seen from outside holds it back"
+    why = f"likely {causes}" if causes else "nothing that can be seen from outside holds it back more"
     return (
         f"Rank {late.rank}, process {late.pid}, is late since {format_time(late.since_s)}: awake in "
         f"{format_percent(late.awake_fraction)} of the time, other ranks in {format_percent(late.others_fraction)}, "
