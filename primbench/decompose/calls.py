@@ -31,12 +31,12 @@ class Given(NamedTuple):
 
 
 class Calls(threading.local):
-    """Of the thread that looks at it. depth: modules that it is in. to_infer: calls of outermost ones without
-    gradients, by what they were given. laps: its steps.
+    """Of the thread that looks at it. is_in_module: whether it is within a call of one. laps: its steps. to_infer:
+    calls of outermost modules without gradients, by what they were given.
     """
 
     def __init__(self) -> None:
-        self.depth = 0
+        self.is_in_module = False
         self.to_infer = Counter[Given]()
         self.laps = Laps()
 

@@ -42,26 +42,24 @@ def run(
     words = " ".join([os.path.basename(script), *hidden_arguments(arguments)])
     watch = StepWatch(number, words, answer, is_prefill=is_prefill)
     ended: PrimbenchError | None = None
-    handles = watch.follow()
-    try:
-        with (
-            following_loaders(watch.laps),
-            watch.endings.following(),
-            following_passes(watch.begin_pass, watch.end_pass),
-            outlasting_inference(),
-        ):
-            _start(script, is_module=is_module)
-        ended = InvalidRequest(watch.too_few(f"{script} ended"))
-    except Done:
-        pass
-    except BaseException as error:  # whatever the script raises is what is to be told
-        if watch.is_forked:
-            raise
-        ended = _why(script, error, watch)
-    finally:
-        watch.leave_off()
-        for handle in handles:
-            handle.remove()
+    with watch.following():
+        try:
+            with (
+                following_loaders(watch.laps),
+                watch.endings.following(),
+                following_passes(watch.begin_pass, watch.end_pass),
+                outlasting_inference(),
+            ):
+                _start(script, is_module=is_module)
+            ended = InvalidRequest(watch.too_few(f"{script} ended"))
+        except Done:
+            pass
+        except BaseException as error:  # whatever the script raises is what is to be told
+            if watch.is_forked:
+                raise
+            ended = _why(script, error, watch)
+        finally:
+            watch.leave_off()
     watch.tell_at_end(ended)
 
 

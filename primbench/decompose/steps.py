@@ -13,10 +13,11 @@ whatever begins within.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import functools
 import os
 import sys
 import threading
-import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from primbench.decompose.calls import Calls, Given, given_to, is_to_learn
@@ -29,12 +30,11 @@ from primbench.decompose.updates import Updates
 from primbench.decompose.written import CapturedStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from primbench.errors import PrimbenchError
 
 MOST_TIMED = 50  # calls to infer, of which few may be like the captured one
-_HOOKED = r"Using `torch\.compile\(module\)` when there are global hooks"  # it is ours that are meant
 
 
 class Done(SystemExit):
@@ -79,23 +79,45 @@ class StepWatch:
         self._trains: threading.Thread | None = None  # made the last output that has gradients
         self.is_done = self._has_left = False
 
-    def follow(self) -> list[Any]:
-        """The handles by which torch leaves off telling it."""
-        from torch.compiler import is_compiling
-        from torch.nn.modules import module
+    @contextlib.contextmanager
+    def following(self) -> Iterator[None]:
+        """Inside, torch tells it of optimizers and modules.
+
+        Hooks of all modules would have each of a model's take several microseconds more, in steps that are timed: in
+        place of them the call itself is replaced, which asks little where it is within another module's.
+        """
+        from torch.nn import Module
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
-        warnings.filterwarnings("ignore", _HOOKED)
-        return [
-            register_optimizer_step_post_hook(lambda optimizer, *_: self._end_optimizer(optimizer)),
-            # torch.compile() traces these, too, and would break a function's graph at what they do.
-            module.register_module_forward_pre_hook(lambda *_: None if is_compiling() else self._begin_module()),
-            module.register_module_forward_hook(
-                lambda called, given, *rest: None if is_compiling() else self._end_module(called, given, *rest),
-                with_kwargs=True,
-                always_call=True,
-            ),
-        ]
+        steps = register_optimizer_step_post_hook(lambda optimizer, *_: self._end_optimizer(optimizer))
+        original = Module.__call__
+        Module.__call__ = self._calling(original)  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            Module.__call__ = original  # type: ignore[method-assign]
+            steps.remove()
+
+    def _calling(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        from torch.compiler import is_compiling
+
+        here = self._here
+
+        @functools.wraps(original)
+        def call(module: Any, *arguments: Any, **named: Any) -> Any:
+            if is_compiling() or here.is_in_module:  # torch.compile() traces this, too, and would stop at what it does
+                return original(module, *arguments, **named)
+            if not is_in_backward():
+                self._begin_outermost()
+            here.is_in_module = True
+            try:
+                output = original(module, *arguments, **named)
+            finally:
+                here.is_in_module = False
+            self._end_outermost(given_to(module, arguments, named), output)
+            return output
+
+        return call
 
     @property
     def is_forked(self) -> bool:
@@ -169,11 +191,6 @@ class StepWatch:
             self._begin()
         self._leave_if_enough()
 
-    def _begin_module(self) -> None:
-        if not self._here.depth and not is_in_backward():
-            self._begin_outermost()
-        self._here.depth += 1
-
     def _begin_outermost(self) -> None:
         if (name := self._is_due) and self._trains is threading.current_thread() and not self.is_forked:
             self._is_due = ""
@@ -183,13 +200,7 @@ class StepWatch:
         if self._is_recording:
             self._recorder.begin_module()
 
-    def _end_module(self, module: Any, arguments: Any, *rest: Any) -> None:
-        """rest: what it was given by name, which torch leaves out where the module has raised, and its output."""
-        *named, output = rest
-        self._here.depth -= 1
-        if self._here.depth or not named:  # it has raised, and what there is of the call is none
-            return
-        given = given_to(module, arguments, *named)
+    def _end_outermost(self, given: Given, output: Any) -> None:
         is_inference = self._is_inference()
         self._here.laps.module_calls[str(given) if is_inference else given.kind] += 1
         if not is_inference:
