@@ -17,6 +17,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not has_gpu_node(), reason="needs an NVIDIA GPU: no /dev/nvidia* here"),
     pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch"))),
+    pytest.mark.filterwarnings("ignore"),  # of torch, by its own modules
 ]
 QUICK = Method(min_time_s=0.002, max_time_s=0.02)
 PAGES: dict[str, Any] = {"mode": "decode", "seq_len": 1, "kv_len": 3000, "page_size": 256}  # which all kernels take
