@@ -91,11 +91,11 @@ class StepWatch:
 
         steps = register_optimizer_step_post_hook(lambda optimizer, *_: self._end_optimizer(optimizer))
         original = Module.__call__
-        Module.__call__ = self._calling(original)  # type: ignore[method-assign]
+        Module.__call__ = self._calling(original)
         try:
             yield
         finally:
-            Module.__call__ = original  # type: ignore[method-assign]
+            Module.__call__ = original
             steps.remove()
 
     def _calling(self, original: Callable[..., Any]) -> Callable[..., Any]:
