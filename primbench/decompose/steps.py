@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import os
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from primbench.decompose.calls import Calls, Given, given_to, is_to_learn
+from primbench.decompose.calls import Calls, Given, following_modules, is_to_learn
 from primbench.decompose.endings import Endings
 from primbench.decompose.laps import LEAST_TIMED, Inside, Laps
 from primbench.decompose.place import here
@@ -81,43 +80,15 @@ class StepWatch:
 
     @contextlib.contextmanager
     def following(self) -> Iterator[None]:
-        """Inside, torch tells it of optimizers and modules.
-
-        Hooks of all modules would have each of a model's take several microseconds more, in steps that are timed: in
-        place of them the call itself is replaced, which asks little where it is within another module's.
-        """
-        from torch.nn import Module
+        """Inside, torch tells it of optimizers and modules."""
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         steps = register_optimizer_step_post_hook(lambda optimizer, *_: self._end_optimizer(optimizer))
-        original = Module.__call__
-        Module.__call__ = self._calling(original)
         try:
-            yield
+            with following_modules(self._here, self._begin_outermost, self._end_outermost):
+                yield
         finally:
-            Module.__call__ = original
             steps.remove()
-
-    def _calling(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        from torch.compiler import is_compiling
-
-        here = self._here
-
-        @functools.wraps(original)
-        def call(module: Any, *arguments: Any, **named: Any) -> Any:
-            if is_compiling() or here.is_in_module:  # torch.compile() traces this, too, and would stop at what it does
-                return original(module, *arguments, **named)
-            if not is_in_backward():
-                self._begin_outermost()
-            here.is_in_module = True
-            try:
-                output = original(module, *arguments, **named)
-            finally:
-                here.is_in_module = False
-            self._end_outermost(given_to(module, arguments, named), output)
-            return output
-
-        return call
 
     @property
     def is_forked(self) -> bool:
@@ -192,6 +163,8 @@ class StepWatch:
         self._leave_if_enough()
 
     def _begin_outermost(self) -> None:
+        if is_in_backward():
+            return
         if (name := self._is_due) and self._trains is threading.current_thread() and not self.is_forked:
             self._is_due = ""
             self._end_training(f"between the calls of a module that follow two backward() with {name}.step() in them")
