@@ -57,8 +57,8 @@ class Calls(threading.local):
 
 @contextlib.contextmanager
 def following_modules(here: Calls, begin: Callable[[], None], end: Callable[[Given, Any], None]) -> Iterator[None]:
-    """Inside, each call of an outermost module begins with ``begin`` and ends with ``end(given, output)``, unless it has
-    raised. here: the thread's.
+    """Inside, each call of an outermost module begins with ``begin`` and ends with ``end(given, output)``, unless it
+    has raised. here: the thread's.
 
     Hooks of all modules would have each of a model's take several microseconds more, in steps that are timed: in place
     of them the call itself is replaced, which asks little where it is within another module's.
