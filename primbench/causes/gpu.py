@@ -9,6 +9,7 @@ from primbench.causes import HARDWARE, STACK, has_gpus
 from primbench.causes._job_gpus import clocks_held_down, others_on_gpus, waits_for_copies, waits_for_launches
 from primbench.devices import nth_gpu
 from primbench.doctor.cause import Cause, Finding, Suspect, listed, of
+from primbench.environment.devices import NOT_ASKED
 from primbench.environment.gpu_code import BY_COMPILING, NOT_AT_ALL, lacking
 from primbench.gpu.nvidia.cuda_start import STARTS
 from primbench.system.meaning import FactId
@@ -102,9 +103,9 @@ def _lacks(place: Place, names: list[str], capability: str, what: str) -> Findin
 
 def gpus_visible(place: Place) -> Iterator[Finding]:
     """Whether what is there of a driver and its GPUs is there as a whole."""
-    if place.devices.gpus:
-        return
     reason = place.devices.missing.get("gpus", "NVML lists none")
+    if place.devices.gpus or reason == NOT_ASKED:
+        return
     files, driver = place.devices.gpu_files or [], place.devices.driver_version
     hidden = place.variables.get("CUDA_VISIBLE_DEVICES")
     if place.pid is not None:

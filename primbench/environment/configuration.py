@@ -51,7 +51,7 @@ _OF_VARIABLES: dict[str, dict[str, Any]] = {
         "varies": True, "is_told_by_effect": True,
     },
     r"NVIDIA_.+": {"is_told_by_effect": True},
-    r"PYTHONPATH|CUDA_VERSION|.+_CACHE_.+": {"varies": True},
+    r"PYTHONPATH|CUDA_VERSION|.+_CACHE_.+|CUDA_MPS_(LOG|PIPE)_DIRECTORY": {"varies": True},
     r"(?!LD_DEBUG|TORCH_DISTRIBUTED_|.+_INJECTION).+_(DEBUG|DIR|HOME|PATH)": {"varies": True},
     # Python, the loader and the C library
     r"PYTHON(DEVMODE|DUMPREFS|MALLOCSTATS|PERFSUPPORT|TRACEMALLOC)": {

@@ -23,6 +23,9 @@ from primbench.system.processes import environ_of, folder_of, root_of
 _of_one = Fact(layer="limits")  # handed in or not
 _confined = functools.partial(Fact, layer="confinement")
 
+NOT_ASKED = "not asked for"
+"""What stands for why a fact is missing that a run on a CPU does not read."""
+
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
     """None is unknown, with the reason in ``missing`` under the field's name."""
@@ -70,7 +73,7 @@ def collect(root: Path, pid: int = 0, *, gpus: bool) -> Devices:
 
 
 def _not_asked(root: Path, pid: int) -> None:
-    raise LookupError("not asked for")
+    raise LookupError(NOT_ASKED)
 
 
 def _gpu_files(root: Path, pid: int) -> list[str]:

@@ -2,7 +2,7 @@
 
 NVIDIA's daemon begins before the worker, with folders of its own, by which that worker alone finds it, and is told to
 quit after it. Its share is an upper bound on multiprocessors: NVIDIA, Multi-Process Service, "Volta MPS Execution
-Resource Provisioning". It has not run on a GPU yet.
+Resource Provisioning".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of GPUs: what share of one a worker has. None has been tried on a GPU yet."""
+"""Settings of GPUs: what share of one a worker has. MIG has been tried on no GPU yet."""
 
 from __future__ import annotations
 
