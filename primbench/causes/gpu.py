@@ -101,10 +101,15 @@ def _lacks(place: Place, names: list[str], capability: str, what: str) -> Findin
     )
 
 
+def _without(place: Place) -> str:
+    """Why no GPU is known of; "" where one is, or none was asked for."""
+    reason = place.devices.missing.get("gpus", "NVML lists none")
+    return "" if place.devices.gpus or reason == NOT_ASKED else reason
+
+
 def gpus_visible(place: Place) -> Iterator[Finding]:
     """Whether what is there of a driver and its GPUs is there as a whole."""
-    reason = place.devices.missing.get("gpus", "NVML lists none")
-    if place.devices.gpus or reason == NOT_ASKED:
+    if not (reason := _without(place)):
         return
     files, driver = place.devices.gpu_files or [], place.devices.driver_version
     hidden = place.variables.get("CUDA_VISIBLE_DEVICES")
