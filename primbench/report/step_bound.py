@@ -236,10 +236,12 @@ def _largest(explained: Explained) -> tuple[str, float]:
 
 def parts_of(explained: Explained) -> dict[StepPart, float]:
     """What its time is made of, as a sentence names it."""
-    computing: StepPart = "kernels" if Device.parse(explained.device).is_gpu else "operators"
+    on_gpu = Device.parse(explained.device).is_gpu
+    computing: StepPart = "kernels" if on_gpu else "operators"
+    named: Mapping[str, StepPart] = {**_PARTS, SLOWER: "launches"} if on_gpu else _PARTS
     found: dict[StepPart, float] = {}
     for row in explained.rows:
-        part = _PARTS.get(row.name, computing)
+        part = named.get(row.name, computing)
         found[part] = found.get(part, 0.0) + (row.seconds or 0.0)
     return found
 

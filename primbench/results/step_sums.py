@@ -275,11 +275,13 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
         return numbers, [*_by_name(parts), launches, *_left(parts, None)]
     launches_s, between_s = _idle(step_s, whole_device_s or device_s, host_s, all_host_s)
     rest_s = step_s - device_s - launches_s - (between_s or 0.0)
+    # In an operator the host may wait for the GPU, no longer than that computes.
+    slower_s = timed.slower_s(host_s + device_s) if timed and not (lacks_device or lacks_host) else 0.0
     return numbers, [
         *_by_name(parts),
         SumRow(name=LAUNCHES, seconds=launches_s, calls=calls),
         SumRow(name=PYTHON, seconds=between_s),
-        *_left(parts, rest_s, _waits(timed)),
+        *_left(parts, rest_s, [*_waits(timed), (SLOWER, slower_s)]),
     ]
 
 

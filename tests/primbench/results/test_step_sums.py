@@ -265,6 +265,18 @@ def test_what_operators_take_longer_in_the_step_than_alone_is_a_row_of_its_own()
     assert "took 9.00 ms" not in text([("A", elsewhere)])
 
 
+def test_what_the_host_is_in_operators_for_beyond_both_the_gpu_and_their_launches_is_told() -> None:
+    """Of 10 ms 8 ms were in operators that take 1 ms to be enqueued, and 2 ms to compute."""
+    step = Captured(step="a step", times_s=[10e-3] * 6, inside_s=[8e-3] * 6, between_s=[1e-3] * 6)
+    parts = [record("gemm", 4, Measurement(enqueue_s=samples(0.25e-3), device_s=samples(0.5e-3)))]
+    found = explained(parts, timed(step), captured=step)
+    assert found is not None
+    assert (5e-3, 3e-3) == (round(found.seconds(SLOWER), 9), round(found.seconds(UNEXPLAINED), 9))
+    printed = text([("A", found)])
+    assert printed.startswith("The host's operators and launches bound this step")
+    assert "In it operators take 5.00 ms more than alone." in printed
+
+
 def test_what_was_not_measured_of_a_step_that_was_captured_is_not_unexplained() -> None:
     """Of a run that was cut off, or calls that nothing stands for."""
     step = Captured(step="a step", parts=9, left_out=2, times_s=[5e-3])
