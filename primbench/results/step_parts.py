@@ -187,14 +187,18 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: list[str] = []
     """In what the place where parts were measured is another, in words."""
 
-    def slower_s(self, parts_s: float) -> float:
-        """By how much operators take longer in the step than alone, where they take ``parts_s``, beyond new memory."""
-        return max(0.0, (self.inside_s or 0.0) - parts_s - self.faults_s)
-
     @property
     def waits_for_rank_s(self) -> float:
         """How much longer than the rank that all wait for."""
         return self.ranks_s[0] - min(self.ranks_s) if self.ranks_s else 0.0
+
+
+def slower_s(timed: Timed | None, parts_s: float, *, is_least: bool) -> float:
+    """By how much operators take longer in the step than alone, where they take ``parts_s``, beyond new memory.
+
+    is_least: whether more than that is not known of them.
+    """
+    return 0.0 if timed is None or is_least else max(0.0, (timed.inside_s or 0.0) - parts_s - timed.faults_s)
 
 
 def timed(captured: Captured | None, elsewhere: list[str] | None = None) -> Timed | None:

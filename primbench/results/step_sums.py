@@ -20,6 +20,7 @@ from primbench.results.step_parts import (
     disturbances,
     measured_part,
     median_s,
+    slower_s,
     told_by_step,
     why_unknown,
     without_record,
@@ -248,8 +249,8 @@ def _on_cpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     numbers = [_number("step", parts_s, step_s, whole, is_least=_lacks(parts, _device_s))]
     rest_s = None if step_s is None else step_s - parts_s
     # Last, since a part by itself is called by Python, too.
-    slower_s = timed.slower_s(parts_s) if timed and not numbers[0].is_least else 0.0
-    own = [(PYTHON, timed.between_s or 0.0), (FAULTS, timed.faults_s), (SLOWER, slower_s)] if timed else []
+    slower = slower_s(timed, parts_s, is_least=numbers[0].is_least)
+    own = [(PYTHON, timed.between_s or 0.0), (FAULTS, timed.faults_s), (SLOWER, slower)] if timed else []
     return numbers, [*_by_name(parts), *_left(parts, rest_s, [*_waits(timed), *own])]
 
 
@@ -275,20 +276,14 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
         return numbers, [*_by_name(parts), launches, *_left(parts, None)]
     launches_s, between_s = _idle(step_s, whole_device_s or device_s, host_s, all_host_s)
     rest_s = step_s - device_s - launches_s - (between_s or 0.0)
-    slower_s = _slower_s(timed, host_s + device_s, is_least=lacks_device or lacks_host)
+    # In an operator the host may wait for the GPU, but no longer than that computes.
+    slower = slower_s(timed, host_s + device_s, is_least=lacks_device or lacks_host)
     return numbers, [
         *_by_name(parts),
         SumRow(name=LAUNCHES, seconds=launches_s, calls=calls),
         SumRow(name=PYTHON, seconds=between_s),
-        *_left(parts, rest_s, [*_waits(timed), (SLOWER, slower_s)]),
+        *_left(parts, rest_s, [*_waits(timed), (SLOWER, slower)]),
     ]
-
-
-def _slower_s(timed: Timed | None, parts_s: float, *, is_least: bool) -> float:
-    """Of a step on a GPU. parts_s: what its parts take to be enqueued and to compute, since in an operator the host may
-    wait for the GPU, but no longer than that computes. is_least: whether more than that is not known of them.
-    """
-    return timed.slower_s(parts_s) if timed and not is_least else 0.0
 
 
 def _at_work(found: Measurement) -> Samples | None:
