@@ -247,11 +247,10 @@ def _on_cpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     step_s = timed.median_s if timed else median_s(whole, device_time)
     parts_s = _total(parts, _device_s)
     numbers = [_number("step", parts_s, step_s, whole, is_least=_lacks(parts, _device_s))]
-    rest_s = None if step_s is None else step_s - parts_s
     # Last, since a part by itself is called by Python, too.
     slower = slower_s(timed, parts_s, is_least=numbers[0].is_least)
     own = [(PYTHON, timed.between_s or 0.0), (FAULTS, timed.faults_s), (SLOWER, slower)] if timed else []
-    return numbers, [*_by_name(parts), *_left(parts, rest_s, [*_waits(timed), *own])]
+    return numbers, [*_by_name(parts), *_left(parts, step_s and step_s - parts_s, [*_waits(timed), *own])]
 
 
 def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None) -> tuple[list[Number], list[SumRow]]:
@@ -264,12 +263,10 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     all_host_s = _all_host_s(parts, whole_host_s, timed)
     step_s = timed.median_s if timed else median_s(whole, lambda found: found.stream_s)
     longer_s = max(device_s, host_s)
-    lacks_device, lacks_host = _lacks(parts, _device_s), _lacks(parts, _host_s)
-    numbers = [
-        _on_device(parts, whole, is_least=lacks_device),
-        _number("host", host_s, whole_host_s, whole, is_least=lacks_host),
-        _number("step", longer_s, step_s, whole, is_least=lacks_device or lacks_host),
-    ]
+    on_device = _on_device(parts, whole, is_least=_lacks(parts, _device_s))
+    on_host = _number("host", host_s, whole_host_s, whole, is_least=_lacks(parts, _host_s))
+    both = _number("step", longer_s, step_s, whole, is_least=_lacks(parts, _device_s) or on_host.is_least)
+    numbers = [on_device, on_host, both]
     calls = sum(part.calls for part in parts if not part.reason)
     if step_s is None:
         launches = SumRow(name=LAUNCHES, seconds=longer_s - device_s, calls=calls)
@@ -277,12 +274,12 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     launches_s, between_s = _idle(step_s, whole_device_s or device_s, host_s, all_host_s)
     rest_s = step_s - device_s - launches_s - (between_s or 0.0)
     # In an operator the host may wait for the GPU, but no longer than that computes.
-    slower = slower_s(timed, host_s + device_s, is_least=lacks_device or lacks_host)
+    slower = (SLOWER, slower_s(timed, host_s + device_s, is_least=both.is_least))
     return numbers, [
         *_by_name(parts),
         SumRow(name=LAUNCHES, seconds=launches_s, calls=calls),
         SumRow(name=PYTHON, seconds=between_s),
-        *_left(parts, rest_s, [*_waits(timed), (SLOWER, slower)]),
+        *_left(parts, rest_s, [*_waits(timed), slower]),
     ]
 
 
