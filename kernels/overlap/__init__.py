@@ -1,3 +1,3 @@
-"""A product computed while ranks sum a buffer: how much of the communication that hides."""
+"""C[m,n] = A[m,k] B[k,n] on every rank, while y[i] = x_0[i] + x_1[i] + ... is under way between them."""
 
 from primbench.kernels.overlap.problem import Overlap as Overlap

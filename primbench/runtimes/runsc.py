@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from primbench.runtimes import oci
+from primbench.runtimes.invocation import options
 from primbench.runtimes.runtime import RefusalWords, Runtime
 
 if TYPE_CHECKING:
@@ -28,14 +29,14 @@ def launch(arm: Arm, folder: Path, command: Sequence[str], *, gpus: bool) -> Inv
     The bundle's namespace has no network but the loopback. Told so, it does not look there for more, which gVisor of
     2022 takes for the host's on kernels of today, and refuses.
     """
-    network = "host" if arm.network == "host" else "none"
-    always = (f"--network={network}", *(GPUS if gpus else ()))
+    network = options(arm, arm.runtime) or ["--network=none"]
+    always = (*network, *(GPUS if gpus else ()))
     return oci.launch(arm, folder, command, gpus=gpus, always=always, leaving=["--ignore-cgroups"])
 
 
 RUNTIME = Runtime(
     rank=74,
-    mechanisms=oci.MECHANISMS,
+    mechanisms=oci.MECHANISMS | {"runsc"},
     found=partial(oci.found, "runsc"),
     launch=launch,
     refusals=(

@@ -208,6 +208,7 @@ ROWS = (
         options={
             "docker": lambda network: [("--network", "bridge" if network == "private" else network)],
             "podman": option("--network"),
+            "runsc": option("--network"),
             "apptainer": lambda network: [
                 ("--net", network != "host"), ("--network", "none" if network == "none" else None),
             ],
