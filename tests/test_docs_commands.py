@@ -50,15 +50,11 @@ time-budget = "1h"
 json = "selftest.json"
 """
 """A user's own defaults, which leave the commands as they are written."""
-SCRIPT = """
-import torch
-module = torch.nn.Linear(64, 32)
-optimizer = torch.optim.SGD(module.parameters(), 0.1)
-for _ in range(30):
-    module(torch.ones(16, 64)).sum().backward()
-    optimizer.step()
-"""
 STUDY = ROOT / "suites/reference/studies/h200-host-docker-podman-cupy.jsonl.xz"
+
+
+def first_program(text: str) -> str:
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0]
 
 
 @dataclass(frozen=True)
@@ -114,10 +110,9 @@ def given(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
         if page in ("own-model.md", "studies.md", "measured.md"):
             Path("study.jsonl").write_bytes(lzma.decompress(STUDY.read_bytes()))
             Path("study.jsonl").rename("operators.jsonl" if page == "own-model.md" else "study.jsonl")
-            Path("train.py").write_text(SCRIPT)
+            Path("train.py").write_text(first_program(PAGES["own-model.md"]))
         if page == "faster.md":
-            (code,) = re.findall(r"^```python\n(.*?)^```$", PAGES[page], re.MULTILINE | re.DOTALL)
-            Path("mine.py").write_text(code)
+            Path("mine.py").write_text(first_program(PAGES[page]))
         if page == "fleet.md":
             fleet("n1", "n2", "n3", again=("earlier",))
         if page == "certify.md":
