@@ -54,7 +54,7 @@ STUDY = ROOT / "suites/reference/studies/h200-host-docker-podman-cupy.jsonl.xz"
 
 
 def first_program(text: str) -> str:
-    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0]
+    return str(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0])
 
 
 @dataclass(frozen=True)
