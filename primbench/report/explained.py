@@ -211,17 +211,15 @@ def _unexplained(explained: Explained, between_s: float) -> Iterator[str]:
     timed = explained.timed
     each = format_time((explained.unexplained_fraction or 0.0) * explained.known_s / explained.calls)
     begun = f"unexplained: {each} for each of {explained.calls} calls;"
-    if timed and timed.inside_s is not None:
+    if timed and timed.profiled_s is not None:
+        yield f"{begun} under torch's profiler steps take {format_time(timed.profiled_s)}, too long to tell of others"
+    elif timed and timed.inside_s is not None:
         under, scatter = map(format_time, (timed.inside_s + between_s, timed.most_s - timed.least_s))
         yield f"{begun} steps under torch's profiler took {under}, others differ by {scatter}"
     elif not between_s and (timed is None or timed.between_s is None):
         yield f"{begun} Python and autograd between them are in it"
     elif not Device.parse(explained.device).is_gpu:
-        yield (
-            f"{begun} as far as torch's profiler tells it passes in operators, which take longer in the step than "
-            "alone: by autograd's records, caches that are cold, or layers of torch.func; a trace of the script beside "
-            "it tells in which"
-        )
+        yield f"{begun} as far as torch's profiler tells, in operators: a trace of the script beside it tells in which"
 
 
 def _disturbances(explained: Explained) -> Iterator[Note]:

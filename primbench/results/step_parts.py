@@ -22,6 +22,10 @@ OTHERS, VIEWS, IN_STEP, SLOWER = "other operators", "views", "not measured alone
 """Rows of parts that are no primitive's. SLOWER: by how much operators take longer in the step."""
 
 
+LONGER_PROFILED = 1.5
+"""Times as long as others, from which on steps under the profiler tell nothing of these."""
+
+
 class Part(NamedTuple):
     """A part of a step: calls that are one case."""
 
@@ -182,6 +186,10 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """The median of how long some operator was, in the same steps; None where it is not known, steps differ, or parts
     were measured in another place.
     """
+    profiled_s: float | None = None
+    """How long steps under the profiler took, where that is so much longer that they do not tell of the others; None
+    where it is not.
+    """
     unlike: int = 0
     """How many of these steps called other modules than the one whose parts were measured, or them other times."""
     elsewhere: list[str] = []
@@ -228,10 +236,13 @@ def _between(captured: Captured, ran_s: Sequence[float], elsewhere: list[str] | 
     """What is known of the time in operators and between them."""
     if not captured.between_s or captured.unlike:
         return {"between_s": _between_s(captured, ran_s)}
+    between_s, inside_s = stats.quantile(captured.between_s, 0.5), stats.quantile(captured.inside_s, 0.5)
+    if between_s + inside_s > LONGER_PROFILED * stats.quantile(ran_s, 0.5):
+        return {"profiled_s": between_s + inside_s}
     return {
-        "between_s": stats.quantile(captured.between_s, 0.5),
+        "between_s": between_s,
         "between_interval": stats.median_interval(captured.between_s),
-        "inside_s": None if elsewhere else stats.quantile(captured.inside_s, 0.5),
+        "inside_s": None if elsewhere else inside_s,
     }
 
 

@@ -265,6 +265,15 @@ def test_what_operators_take_longer_in_the_step_than_alone_is_a_row_of_its_own()
     assert "took 9.00 ms" not in text([("A", elsewhere)])
 
 
+def test_steps_that_the_profiler_makes_much_longer_do_not_tell_of_others() -> None:
+    """They took 16 ms, others 10 ms, of which parts take 2 ms: the rest stays unexplained."""
+    step = Captured(step="a step", times_s=[10e-3] * 6, inside_s=[12e-3] * 6, between_s=[4e-3] * 6)
+    found = explained([record("gemm", 4, Measurement(batch_s=samples(0.5e-3)), "cpu")], timed(step), captured=step)
+    assert found is not None
+    assert (0.0, 0.0, 8e-3) == tuple(round(found.seconds(name), 9) for name in (SLOWER, PYTHON, UNEXPLAINED))
+    assert "under torch's profiler steps take 16.0 ms, too long to tell of others" in text([("A", found)])
+
+
 def test_what_the_host_is_in_operators_for_beyond_both_the_gpu_and_their_launches_is_told() -> None:
     """Of 10 ms 8 ms were in operators that take 1 ms to be enqueued, and 2 ms to compute."""
     step = Captured(step="a step", times_s=[10e-3] * 6, inside_s=[8e-3] * 6, between_s=[1e-3] * 6)
