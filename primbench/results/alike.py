@@ -31,7 +31,7 @@ MOSTLY_NOTHING: dict[type[msgspec.Struct], tuple[str, ...]] = {
     GpuReading: ("clocks_event_reasons", "foreign_processes"),
     HostReading: ("slow_cpus",),
 }
-"""Lists and tables that are mostly empty, or hold nothing but zeros."""
+"""Lists that mostly are empty or hold nothing but zeros, and tables that mostly are empty."""
 
 
 class Alike:
@@ -67,7 +67,7 @@ class Alike:
                 force_setattr(part, name, self._first(key, value))
         for name in MOSTLY_NOTHING.get(type(part), ()):
             value = getattr(part, name)
-            if value is not None and not any(value):
+            if value is not None and not (value if type(value) is dict else any(value)):
                 force_setattr(part, name, self._first((name, len(value)), value))
 
     def _first(self, key: Hashable, value: Any) -> Any:

@@ -51,3 +51,11 @@ def test_a_whole_number_and_a_real_one_stay_what_they_are() -> None:
     for each in found:
         shared.add_case(each.case)
     assert [int, float] == [type(each.case.parameters["alpha"]) for each in found]
+
+
+def test_tables_of_one_length_are_not_taken_for_each_other() -> None:
+    shared = Alike()
+    found = [replace(MEASURED, phases_s={"": length_s}) for length_s in (1.0, 2.0)]
+    for each in found:
+        shared.add_measurement(each)
+    assert [1.0, 2.0] == [each.phases_s[""] for each in found]

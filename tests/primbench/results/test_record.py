@@ -255,7 +255,7 @@ HOSTILE = {
     "an unknown kind": (HEAD + LINE.replace(b'"record"', b'"study"'), r":2: .*kind"),
     "a line end in a word": (HEAD + LINE.replace(b'"record"', b'"re\\ncord"'), ":2: not a line"),
     "half a surrogate pair": (HEAD + LINE.replace(b"numpy", b"\\ud800"), ":2: .*surrogate"),
-    "no UTF-8": (HEAD + LINE.replace(b"numpy", b"\xff"), ":2: .*utf-8"),
+    "no UTF-8": (HEAD + LINE.replace(b"numpy", b"\xff"), ":2: .*(?i:utf-8)"),
     "a method out of bounds": (HEAD + LINE.replace(b":0.005", b":5"), ":2: .*max_noise=5.0"),
     "a placement out of bounds": (HEAD + LINE.replace(b'"cpus":null', b'"cpus":[-1]'), ":2: .*cpus="),
     "a blank line within": (
