@@ -10,7 +10,7 @@ import resource
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,9 +22,6 @@ from primbench.system.files import attempt, labelled_value, whole_number
 from primbench.system.memory import reread_bytes
 from primbench.system.pressure import cpu_pressure
 from primbench.system.processes import fields_of_stat, folder_of, quick_text
-
-if TYPE_CHECKING:
-    pass
 
 _Number = TypeVar("_Number", int, float)
 
@@ -283,6 +280,12 @@ def _slow_cpus(before: HostCounters, now: HostCounters, duration_s: float) -> li
         if thread.since(earlier).ran_s > BUSY_FRACTION * duration_s:
             seen |= {thread.cpu, earlier.cpu if earlier else thread.cpu}
     return sorted(slower & seen)
+
+
+def has_quota(root: Path = Path("/")) -> bool:
+    """Whether a CPU quota is at work over this process, which may stop it in one period and in the next one not."""
+    throttling = attempt({}, "", lambda: throttling_of(folders_of(root))) or {}
+    return any(each.periods for each in throttling.values())
 
 
 def throttling_of(folders: Folders) -> dict[str, Throttling]:

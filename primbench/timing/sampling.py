@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from primbench import stats
 from primbench.measurement import Samples
 from primbench.timing.cpu_probe import Loop, Queue, ReadBetween
+from primbench.timing.host_counters import has_quota
 from primbench.timing.phases import Phases
 
 if TYPE_CHECKING:
@@ -131,8 +132,11 @@ class Pace:
 
 
 def main_rule(method: Method, least_turns: int = MIN_TURNS) -> StoppingRule:
-    """Where intervals are over processes, a process that repeats within REPEATS tells by six samples what it can."""
-    repeats = REPEATS if method.unit == "process" else 0.0
+    """Where intervals are over processes, a process that repeats within REPEATS tells by six samples what it can.
+
+    Not where a quota may stop it after them.
+    """
+    repeats = REPEATS if method.unit == "process" and not has_quota() else 0.0
     return StoppingRule(
         method.max_noise,
         method.min_time_s,

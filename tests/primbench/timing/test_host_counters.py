@@ -132,6 +132,11 @@ def test_root_group_of_v2_cannot_be_throttled_and_says_so(tmp_path: Path) -> Non
     assert "counts no throttling" in reading.missing["throttled_s"]
 
 
+@pytest.mark.parametrize("periods", [0, 9])
+def test_a_quota_is_one_whose_periods_are_counted(tmp_path: Path, periods: int) -> None:
+    assert (periods > 0) == host_counters.has_quota(write(tmp_path, V2, pressure=0, periods=periods, throttled=0))
+
+
 def test_move_to_another_cgroup_leaves_throttling_unknown(tmp_path: Path) -> None:
     before = host_counters.start(write(tmp_path, V2, pressure=0, throttled=0))
     write(tmp_path, {"sys/fs/cgroup/other/cpu.stat": "throttled_usec 4\n", "proc/self/cgroup": "0::/other\n"})

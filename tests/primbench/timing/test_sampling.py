@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from primbench.problem import described
 from primbench.registry import build
 from primbench.spec.method import Method
+from primbench.timing import sampling
 from primbench.timing.calls import CallLoop
 from primbench.timing.case import rules_of
 from primbench.timing.cpu_probe import Loop
@@ -199,12 +200,19 @@ def test_secondary_metrics_get_a_percent_of_the_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "wander", "samples"), [("process", 0.0005, 6), ("process", 0.004, 100), ("sample", 0.0005, 100)]
+    ("unit", "wander", "is_under_quota", "samples"),
+    [
+        ("process", 0.0005, False, 6),
+        ("process", 0.004, False, 100),
+        ("sample", 0.0005, False, 100),
+        ("process", 0.0005, True, 100),
+    ],
 )
 def test_where_processes_are_what_counts_six_samples_that_agree_are_enough(
-    unit: Any, wander: float, samples: int
+    monkeypatch: pytest.MonkeyPatch, unit: Any, wander: float, is_under_quota: bool, samples: int
 ) -> None:
-    """Before the least time is over."""
+    """Before the least time is over, unless a quota may stop it later."""
+    monkeypatch.setattr(sampling, "has_quota", lambda: is_under_quota)
     clock, method = FakeClock(), Method(min_time_s=0.1, max_time_s=0.5, unit=unit)
     turns = itertools.cycle([1e-3, 1e-3 * (1 + wander)]).__next__
     found = collect(taker(clock, turns), main_rule(method), Pace(clock), calls_per_sample=1, taken_by="host clock")
