@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from primbench.results.file import Results
 
 COLUMNS = ["study", "claim", "published", "case here", "place", "ratio here", "answer"]
-BLOCK = re.compile(
-    r"^\| study \| claim .*?(?=^## )", re.MULTILINE | re.DOTALL
-)  # of docs/measured.md, to the next heading
+SIGNS = {"reproduced": "", "not reproduced with equal stacks": " no", "undecided": " ?"}
+"""Behind a ratio in docs/measured.md, which explains them."""
+BLOCK = re.compile(r"^\d+ numbers: .*?(?=^## )", re.MULTILINE | re.DOTALL)  # of that page, to the next heading
 MOST_SAMPLES, OF_SINGLE_CALLS = 1000, ("wall_s", "enqueue_single_s")
 SERIALS = ("boot_id", "uuid", "roce_addresses")
 # Of two parts or more, and none of the kernel's own files, whose names are the same everywhere.
@@ -127,18 +127,35 @@ def shown_of(files: Sequence[Path]) -> Table:
     """A row a number: what was published of a claim, against what a case of it takes in a place here."""
     compared = [_compared(path) for path in files]
     rows = [[name, *row] for name, _, comparison in compared for row in _rows(comparison)]
-    counts = Counter(row[-1] for row in rows)
-    counted = ", ".join(f"{count} {words}" for words, count in counts.most_common())
-    notes = [f"{len(rows)} numbers: {counted}." if rows else "", *(_told(*each) for each in compared)]
+    notes = [_counted(rows), *(_told(*each) for each in compared)]
     return Table.of_rows("What was published, and equal stacks", COLUMNS, rows, [Note(note) for note in notes if note])
 
 
+def _counted(rows: Sequence[Sequence[str]]) -> str:
+    counts = Counter(row[-1] for row in rows)
+    counted = ", ".join(f"{count} {words}" for words, count in counts.most_common())
+    return f"{len(rows)} numbers: {counted}." if rows else ""
+
+
 def in_page(files: Sequence[Path], text: str) -> str:
-    """A page with its table, and what is told of each study below it, made anew; files of others are left out."""
-    shown = shown_of([path for path in files if _repeats(path)])
-    lines = [[*COLUMNS], ["---"] * len(COLUMNS), *([plain.markdown(cell) for cell in row] for row in shown.rows)]
-    block = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    return BLOCK.sub(lambda _: "\n\n".join([block, *(note.text for note in shown.notes)]) + "\n\n", text)
+    """A page with its tables, one a study below what is told of it, made anew; files of others are left out."""
+    compared = [_compared(path) for path in files if _repeats(path)]
+    counted = _counted([row for _, _, comparison in compared for row in _rows(comparison)])
+    parts = [part for each in compared for part in (_told(*each), _grid(each[-1]))]
+    return BLOCK.sub(lambda _: "\n\n".join([counted, *parts]) + "\n\n", text)
+
+
+def _grid(comparison: Comparison) -> str:
+    """A row a case, a column a place, without the words of a claim that the row above has, too."""
+    places = [arm.name for arm in comparison.arms]
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    for *words, place, ratio, answered in _rows(comparison):
+        found.setdefault(tuple(words), {})[place] = f"{ratio}{SIGNS[answered]}"
+    rows, above = [["claim", "published", "case here", *places], ["---"] * (3 + len(places))], ("", "")
+    for (says, published, case), by_place in found.items():
+        claim, above = ["", ""] if (says, published) == above else [says, published], (says, published)
+        rows.append([*map(plain.markdown, (*claim, case, *(by_place.get(place, "-") for place in places)))])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
 def _repeats(path: Path) -> bool:
