@@ -41,15 +41,18 @@ class Alone:
         known: KnownOfCase = NOTHING_KNOWN,
         *,
         kernel: str | Setup = "",
+        has_others: bool = False,
     ) -> None:
-        """inputs: () where they are still to be made. known: of the check. kernel: by its name, or itself."""
+        """inputs: () where they are still to be made. known: of the check. kernel: by its name, or itself. has_others:
+        whether other processes take turns with this one, on the same GPU.
+        """
         import numpy as np
 
         self._backend, self._problem, self._method = backend, problem, method
         self._rng = np.random.default_rng(method.seed + 1)
         self._inputs = inputs
         self._known = known
-        self._kernel = kernel
+        self._kernel, self._has_others = kernel, has_others
         self._is_checked_elsewhere = False
         self._given: tuple[Any, ...] = ()
         self._check: OutputCheck | None = None
@@ -98,7 +101,12 @@ class Alone:
 
         It returns the error; None where there is nothing to compare with, or that was not asked for. output: of an
         earlier call of the step, if there was one.
+
+        What is checked again later is refused here where its work goes on elsewhere: thousands of calls would be queued
+        there once they are timed.
         """
+        if self._is_checked_again:
+            self._refuse_unwaited(step)
         if not self._method.check:
             self.missing["output"] = "no check was asked for"
             return lambda: None
@@ -123,16 +131,24 @@ class Alone:
         """Whether it is no kernel of primbench's own, which are known to compute what they give."""
         return not self._setup().__module__.startswith(f"{PACKAGE}.")
 
-    def late_error(self, calls: CallLoop, step: Step, *, has_others: bool) -> float | None:
+    @property
+    def _is_checked_again(self) -> bool:
+        """Whether calls are looked at after all that were timed, too."""
+        return self._is_brought or self._problem.check_again
+
+    def _refuse_unwaited(self, step: Step) -> None:
+        if not self._has_others and not description_of(step).is_process:
+            refuse_unwaited(self._backend, step, is_cold=self._method.cache == "cold")
+
+    def late_error(self, calls: CallLoop, step: Step) -> float | None:
         """Of calls after all that were timed, made as these were; None where that is not asked for.
 
         So it is for problems that ask for it, and for kernels that are brought. These, and a user's functions, are
-        called with NaN in their inputs in the end. has_others: which use the same GPU by now.
+        called with NaN in their inputs in the end.
         """
-        if not (self._is_brought or self._problem.check_again):
+        if not self._is_checked_again:
             return None
-        if not has_others and not calls.are_processes:
-            refuse_unwaited(self._backend, step, is_cold=self._method.cache == "cold")
+        self._refuse_unwaited(step)
         check, given = self._check, self._given if self._is_brought else description_of(step).inputs
         if check is None or self._is_checked_elsewhere:
             return None

@@ -131,7 +131,7 @@ def measure_on(
     case = (
         Together(backend, problem, method, group, str(kernel))
         if group.size > 1
-        else Alone(backend, problem, method, inputs, known, kernel=kernel)
+        else Alone(backend, problem, method, inputs, known, kernel=kernel, has_others=turns is not None)
     )
     pace = turns or case.pace(clock)
     with watched(backend, _why_unwatched(method, group, pace), case.missing) as until_now:
@@ -186,7 +186,7 @@ def _measured(
     host = since(turned, is_alone=isinstance(case, Alone))
     seen, why_no_pages = pages.pages_since(host_pages)
     phases.end("timing")
-    late = None if method.dry_run else case.late_error(calls, steps[0], has_others=pace.has_others)
+    late = None if method.dry_run else case.late_error(calls, steps[0])
     if error is not None and late is not None:
         error = max(error, late)
         phases.end("second check")

@@ -158,7 +158,7 @@ class Together:
         error = self._error(step if checked is None else self._step(self._put(checked)))
         return lambda: error
 
-    def late_error(self, calls: CallLoop, step: Step, *, has_others: bool) -> float | None:
+    def late_error(self, calls: CallLoop, step: Step) -> float | None:
         """The error of a call after all that were timed; None where these are not what is checked."""
         return self._error(step) if self._method.check and self._checked() is None else None
 
