@@ -56,7 +56,7 @@ def modules(kernel: Kernel, names: Iterable[str]) -> dict[str, bytes]:
 
     Raises BackendUnavailable where they are packed by what is not read here.
     """
-    files = {path.name.partition(".")[0].replace("-", "_"): path for path in kernel.modules.rglob("*.ko*")}
+    files = _files(kernel)
     found = dict[str, bytes]()
 
     def add(name: str) -> None:
@@ -71,6 +71,23 @@ def modules(kernel: Kernel, names: Iterable[str]) -> dict[str, bytes]:
     for name in names:
         add(name)
     return found
+
+
+def lacking(kernel: Kernel, names: Iterable[str]) -> list[str]:
+    """Modules that it neither brings nor has built in; [] of one that does not list what is built in."""
+    listed = kernel.modules / "modules.builtin"
+    if not listed.is_file():
+        return []
+    there = {*_files(kernel), *map(_name, map(Path, listed.read_text().split()))}
+    return [name for name in names if name not in there]
+
+
+def _files(kernel: Kernel) -> dict[str, Path]:
+    return {_name(path): path for path in kernel.modules.rglob("*.ko*")}
+
+
+def _name(module: Path) -> str:
+    return module.name.partition(".")[0].replace("-", "_")
 
 
 def _needed(module: bytes) -> list[str]:

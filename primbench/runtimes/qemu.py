@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primbench.errors import InvalidRequest
-from primbench.runtimes.initramfs import Kernel, archive, kernel_at, kernels, modules, unpacked_kernel
+from primbench.runtimes.initramfs import Kernel, archive, kernel_at, kernels, lacking, modules, unpacked_kernel
 from primbench.runtimes.invocation import Invocation, client, variables
 from primbench.runtimes.runtime import RefusalWords, Runtime
 from primbench.system.files import labelled_value
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "qemu-system-x86_64"
 MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
+PACKAGE = "apt-get download linux-image-RELEASE-amd64"
 EXIT_PORT = 0xF4
 """By which QEMU is told to end with a status, which is odd: docs of its device isa-debug-exit."""
 EMULATED_CPU = "max,avx=off,avx2=off,erms=off,fsrm=off,la57=off"
@@ -85,13 +86,20 @@ def _lacking() -> str | None:
 
 
 def _no_kernel() -> str | None:
+    found = kernels()
+    if any(_unfit(each) is None for each in found):
+        return None
+    reason = _unfit(found[0]) if found else "no kernel that can be read is in /boot with its modules beside it"
+    return f"{reason}: qemu:guest-kernel=FILE names one, as of `{PACKAGE}`, unpacked by `dpkg-deb -x`"
+
+
+def _unfit(kernel: Kernel) -> str | None:
+    """By what it lacks, such as 9p in Debian's kernels for clouds."""
+    absent = lacking(kernel, MODULES)
     return (
-        None
-        if kernels()
-        else (
-            "no kernel that can be read is in /boot with its modules beside it: qemu:guest-kernel=FILE names one, "
-            "as of `apt-get download linux-image-RELEASE`, unpacked by `dpkg-deb -x`"
-        )
+        f"{kernel.file} has no {', '.join(absent)}, without which it does not reach this machine's root"
+        if absent
+        else None
     )
 
 
@@ -137,10 +145,12 @@ def _kernel(arm: Arm) -> Kernel:
                 "boot/vmlinuz-RELEASE of a tree that has lib/modules/RELEASE",
                 arm=arm.name,
             )
+        if (reason := _unfit(named)) is not None:
+            raise InvalidRequest(f"guest-kernel={reason}: name another, as of `{PACKAGE}`", arm=arm.name)
         return named
     if (reason := _no_kernel()) is not None:
         raise InvalidRequest(reason, arm=arm.name)
-    return kernels()[0]
+    return next(each for each in kernels() if _unfit(each) is None)
 
 
 def kvm_works(root: Path = Path("/")) -> bool:
@@ -193,6 +203,10 @@ RUNTIME = Runtime(
         RefusalWords(
             r"[Cc]annot allocate memory|cannot set up guest memory",
             lambda arm: "it takes half of this machine's memory: free some",
+        ),
+        RefusalWords(  # the last line of a panic, kernel/panic.c
+            r"Kernel panic|Kernel Offset: ",
+            lambda arm: "its kernel gave up: --verbose shows its console, guest-kernel=FILE names another kernel",
         ),
     ),
     is_sandbox=True,

@@ -16,7 +16,7 @@ import pytest
 from primbench.errors import BackendUnavailable, InvalidRequest
 from primbench.results.record import Record, Worker
 from primbench.runtimes import engine, oci, qemu
-from primbench.runtimes.initramfs import archive, kernel_at, modules, unpacked_kernel
+from primbench.runtimes.initramfs import archive, kernel_at, lacking, modules, unpacked_kernel
 from primbench.runtimes.k8s import pod
 from primbench.runtimes.refusals import refusal
 from primbench.runtimes.table import check, known, launch
@@ -156,6 +156,23 @@ def test_modules_come_after_those_that_they_need(kernel: Path) -> None:
     with pytest.raises(BackendUnavailable, match=r"overlay\.ko\.zst is packed by what is not read here"):
         modules(found, ["overlay"])
     assert kernel.read_bytes() == unpacked_kernel(kernel.read_bytes())
+
+
+def test_a_kernel_without_a_way_to_the_root_is_refused_in_one_line(
+    kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Debian's for clouds, which has no 9p; what is built in needs no file."""
+    if (reason := known()["qemu"].found()[0]) is not None and "kernel" not in reason:
+        pytest.skip(reason)
+    found = kernel_at(kernel)
+    assert found is not None
+    assert not lacking(found, ["virtio_pci"]), "it does not say what is built in"
+    (found.modules / "modules.builtin").write_text("kernel/drivers/virtio/virtio-pci.ko\nkernel/net/9p/9pnet.ko\n")
+    assert ["virtio_console", "9pnet_virtio"] == lacking(found, qemu.MODULES)
+    with pytest.raises(InvalidRequest, match=r"boot/vmlinuz-.* has no virtio_console, 9pnet_virtio, without which"):
+        launch(parse_arm(f"qemu:guest-kernel={kernel}"), tmp_path, gpus=False)
+    monkeypatch.setattr(qemu, "kernels", lambda: [found])
+    assert "has no virtio_console" in str(known()["qemu"].found()[0])
 
 
 def test_a_kernel_without_modules_beside_it_is_none(tmp_path: Path) -> None:
