@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, get_args
 
-from primbench.compare.machines import are_apart
+from primbench.compare.machines import are_apart, are_of_one_host, have_other_kernels
 from primbench.compare.neighbour import neighbour_of
 from primbench.environment.comparable import meaning_of
 from primbench.environment.difference import Change, Difference, LayerDifference, difference
@@ -88,10 +88,10 @@ def effect_of(baseline: Side, side: Side, found: Mapping[str, Difference]) -> Ef
 def _effect_of_places(baseline: Side, side: Side, found: Mapping[str, Difference]) -> Effect | None:
     if is_of_machines(baseline, side):
         return "machine effect"
-    stacks, machines = ({getattr(each, layer).same for each in found.values()} for layer in ("stack", "machine"))
+    stacks = {each.stack.same for each in found.values()}
     if False in stacks:
         return "stack effect"
-    if False in machines:
+    if _show_two_machines(baseline, side, found):
         return "machine effect"
     if not found or None in stacks:
         return None
@@ -102,8 +102,25 @@ def _effect_of_places(baseline: Side, side: Side, found: Mapping[str, Difference
 
 def is_of_machines(baseline: Side, side: Side) -> bool:
     """Whether these are arms of a study on two machines, be they alike in all that is known of them."""
-    are_of_a_study = None not in (baseline.arm, side.arm)
-    return are_of_a_study and bool(baseline.used and side.used) and are_apart(baseline.used, side.used)
+    return (
+        _are_of_a_study(baseline, side)
+        and are_apart(baseline.used, side.used)
+        and not are_of_one_host(baseline.used, side.used)
+    )
+
+
+def _show_two_machines(baseline: Side, side: Side, found: Mapping[str, Difference]) -> bool:
+    """Whether machines differ, and not by a kernel between the two on one host, which is part of the place."""
+    is_another_kernel = (
+        _are_of_a_study(baseline, side)
+        and are_of_one_host(baseline.used, side.used)
+        and have_other_kernels(baseline.used, side.used)
+    )
+    return not is_another_kernel and any(each.machine.same is False for each in found.values())
+
+
+def _are_of_a_study(baseline: Side, side: Side) -> bool:
+    return None not in (baseline.arm, side.arm) and bool(baseline.used and side.used)
 
 
 def _has_other_cases(baseline: Side, side: Side) -> bool:

@@ -32,6 +32,17 @@ def are_apart(one: Sequence[Worker], other: Sequence[Worker]) -> bool:
     return _hosts(one).isdisjoint(_hosts(other))
 
 
+def are_of_one_host(one: Sequence[Worker], other: Sequence[Worker]) -> bool:
+    """Whether all of both were started on the machine that asked, be it under a kernel of their own, as in gVisor."""
+    return all(worker.arm is not None and not worker.arm.is_far for worker in (*one, *other))
+
+
+def have_other_kernels(one: Sequence[Worker], other: Sequence[Worker]) -> bool:
+    """Whether they have no kernel in common by its identity, or one alone has such an identity, as gVisor has none."""
+    of_one, of_other = (_boots(workers) for workers in (one, other))
+    return bool(of_one or of_other) and of_one.isdisjoint(of_other)
+
+
 def _boots(workers: Sequence[Worker]) -> set[str]:
     return {boot for worker in workers if (boot := worker.environment.machine.boot_id) is not None}
 

@@ -853,6 +853,19 @@ def test_two_machines_that_are_alike_in_all_but_their_kernels_identity_are_two(m
     assert "place effect" == effect_of([None, None], "host:nice=5")
 
 
+@pytest.mark.parametrize("boot", [None, "b"])
+def test_another_kernel_that_is_started_here_is_no_other_machine(made_study: MadeStudy, boot: str | None) -> None:
+    """gVisor tells no identity, a virtual machine has one of its own; neither shows the processor as it is."""
+
+    def effect_of(arm: str) -> str | None:
+        inside = replace(HERE.machine, boot_id=boot, cpu_model="QEMU TCG CPU version 2.5+", kernel="4.4.0")
+        here = replace(HERE.machine, boot_id="a")
+        places = {"host": replace(place(), machine=here), arm: replace(place(), machine=inside)}
+        return first(compare(made_study(["host", arm], [case()], scattered(1.1), environments=places))).effect
+
+    assert ["place effect", "place effect", "machine effect"] == [*map(effect_of, ["runsc", "qemu", "ssh:far"])]
+
+
 def test_on_another_machine_other_libraries_are_the_machines(made_study: MadeStudy) -> None:
     there = place(software={"libraries": {"libcublas": [library("cd")]}}, machine=replace(HERE.machine, boot_id="b"))
     environments = {"host": place(software={}), "ssh:far": there}
