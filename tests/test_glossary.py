@@ -14,12 +14,11 @@ import pytest
 import primbench
 
 ROOT = Path(__file__).parents[1]
-ROW = re.compile(r"^\| ([^|]+?) +\| (?:`(\w+)` )?\| (.+) \|$", re.MULTILINE)
+ROW = re.compile(r"^- \*\*([^*]+)\*\*(?: \(`(\w+)`\))?: (.+)$", re.MULTILINE)
 
 
 def rows() -> list[tuple[str, str, str]]:
-    found = ROW.findall((ROOT / "docs/glossary.md").read_text())
-    return [row for row in found if row[0] not in ("noun", "---")]
+    return ROW.findall((ROOT / "docs/glossary.md").read_text())
 
 
 @functools.cache
