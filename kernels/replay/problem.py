@@ -48,6 +48,8 @@ PRODUCT = OtherWork("gemm", {"m": 512, "n": 512, "k": 512}, None)
 """Keeps all threads busy, from the caches."""
 MEMORY_COPY = OtherWork("memcpy", {"bytes": 2**26, "direction": "h2h"}, "numpy")
 """By one thread, of more than caches hold."""
+MEMORY_PROBE = MEMORY_COPY._replace(backend=None)
+"""The same by the step's threads, so that the process that times the step times this, too."""
 SYSTEM_CALL = OtherWork("launch", {"call": "getppid"}, "numpy")
 """Keeps one CPU busy, and moves next to nothing."""
 COPY_TO_GPU = OtherWork("memcpy", {"bytes": 2**26, "direction": "h2d"}, None, on_cpu=False)

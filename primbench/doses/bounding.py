@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from primbench.doses.dosing import PAIRS, Dosing, mean_s, samples_of
 from primbench.doses.factors import TORCH, UNDOSED, USUAL, DosingPlace
 from primbench.doses.found import Bounds, Foretold
+from primbench.doses.schedule import give_doses
 from primbench.doses.telling import foretell, measured, probes_of, told
 from primbench.errors import FileError, InvalidRequest
 from primbench.kernels.replay import Replay
@@ -114,7 +115,7 @@ def bound(
     ended: Ended = None
     try:
         there = [*_that_are_there(dosing, asking.places, places)]
-        dosing.give_doses(time.monotonic() + asking.budget_s, there)
+        give_doses(dosing, time.monotonic() + asking.budget_s, there)
         known = told(dosing)
         for arm in there:
             _place(dosing, known, arm, places, tell)

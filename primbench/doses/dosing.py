@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from primbench.doses.factors import OF_A_QUOTA, UNDOSED, asked_first, trials, undosed
-from primbench.experiments.pairs import run
+from primbench.doses.factors import OF_A_QUOTA, UNDOSED, trials, undosed
+from primbench.errors import PrimbenchError
 from primbench.experiments.study import plan
 from primbench.results.record import Record
 from primbench.spec.arm import settings_of
-from primbench.spec.study import IN_TURN, Pairing, Study
 from primbench.workers.run import keep_all
 from primbench.workers.session import Session
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from primbench.doses.factors import DosingPlace, Probe, Trial
+    from primbench.experiments.study import Block
     from primbench.measurement import Measurement, Samples
     from primbench.measurement.readings import HostReading
     from primbench.results.file import Results
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from primbench.spec.arm import Arm
     from primbench.spec.case import Case
 
-ALONE: Pairing = "one-after-the-other"
+ALONE = "a step is dosed by whole processes"
+"""Why processes take no turns, for their records."""
 PAIRS = 3
 """In which a place's primitives are measured, and in which the step is."""
 
@@ -56,24 +58,19 @@ class Dosing:
     is_cut_off: bool = False
     """Whether it was interrupted."""
     _processes: int = 0
+    _starts_s: list[float] = field(default_factory=list)
+    """How long the processes of each block took to start."""
 
     @property
     def trials(self) -> list[Trial]:
         return trials(self.step, self.here)
 
-    def give_doses(self, ends_s: float, places: Sequence[Arm] = ()) -> None:
-        """Trial after trial, none but the first of which would end later, by what others took.
+    def give(self, trial: Trial) -> None:
+        self._pair(trial.id, trial.arms, trial.cases)
+        self._learn_use()
 
-        ends_s: in time.monotonic()'s seconds. places: what foretells these has its PAIRS before all others.
-        """
-        first = asked_first(self.here, places)
-        while due := [each for each in self.trials if not each.why_not and self._is_in_time(each, ends_s)]:
-            wanted = [each for each in due if each.id in first and len(self.numbers[each.id]) < PAIRS]
-            trial = min(wanted or due, key=lambda each: len(self.numbers[each.id]))
-            self._pair(trial.id, trial.arms, trial.cases, IN_TURN)
-            self._learn_use()
-
-    def _is_in_time(self, trial: Trial, ends_s: float) -> bool:
+    def is_in_time(self, trial: Trial, ends_s: float) -> bool:
+        """Whether it would end before that, in time.monotonic()'s seconds; the first one is given in any case."""
         return not self._processes or time.monotonic() + self._expected_s(trial) < ends_s
 
     def why_not(self, arm: Arm) -> str | None:
@@ -83,8 +80,7 @@ class Dosing:
         self.tell(f"is {arm.name} there?")
         method = replace(self.step.method, dry_run=True)
         case = replace(self.step, arm=arm.name, placement=arm.placement, method=method)
-        session = Session(timeout_s=self.timeout_s, verbose=self.verbose, arms={arm.name: arm})
-        with session:
+        with self._session([arm]) as session:
             ended = [line for line in session.run([case]) if isinstance(line, Record)]
         return next((each.reason or each.status for each in ended if each.status != "ok"), None)
 
@@ -98,36 +94,52 @@ class Dosing:
 
     def _place(self, words: str, arm: Arm, cases: Sequence[Case]) -> list[int]:
         for _ in range(PAIRS):
-            self._pair(words, [undosed(self.here), arm], cases, ALONE)
+            self._pair(words, [undosed(self.here), arm], cases)
         return self.numbers[words]
 
     def _expected_s(self, trial: Trial) -> float:
-        """As it took before, else as a process of others did."""
+        """As it took before; else as long as others took to start, and to time each process."""
         if self.took_s[trial.id]:
             return max(self.took_s[trial.id])
-        return sum(map(sum, self.took_s.values())) / self._processes * _processes(trial.arms, trial.cases)
+        timed_s = sum(map(sum, self.took_s.values())) - sum(self._starts_s)
+        return max(self._starts_s) + timed_s / self._processes * _processes(trial.arms, trial.cases)
 
-    def _pair(self, name: str, arms: Sequence[Arm], cases: Sequence[Case], pairing: Pairing) -> None:
+    def _pair(self, name: str, arms: Sequence[Arm], cases: Sequence[Case]) -> None:
         number = 1 + max((each.case.process for each in self.found.records), default=-1)
         self.tell(f"{name}, {len(self.numbers[name]) + 1}: {', '.join(arm.name for arm in arms)}")
         self.numbers[name].append(number)
         begun_s = time.monotonic()
-        study = Study(
-            arms=[*arms], cases=[*cases], pairs=1, seed=self.seed, pairing=pairing, other_builds=True
-        )  # fmt: skip
-        session = Session(
-            timeout_s=self.timeout_s,
-            verbose=self.verbose,
-            first_worker=1 + max((each.worker for each in self.found.workers), default=-1),
-            arms={arm.name: arm for arm in arms},
-        )
-        blocks = plan(arms, cases, [number], self.seed)
-        alone = (case for block in blocks for several in block.by_arm for case in several)
-        several = run(session, study, blocks, tell=self.tell)
-        lines: Iterator[Worker | Record] = session.run(alone) if len(arms) == 1 else several
+        session = self._session(arms)
+        lines = self._one_by_one(session, plan(arms, cases, [number], self.seed))
         keep_all(session, lines, self.writer, self.found)
         self.took_s[name].append(time.monotonic() - begun_s)
         self._processes += _processes(arms, cases)
+
+    def _session(self, arms: Iterable[Arm]) -> Session:
+        """In which a place that cannot be had is a skipped case."""
+        return Session(
+            timeout_s=self.timeout_s,
+            verbose=self.verbose,
+            skip_unavailable=True,
+            skip_misplaced=True,
+            first_worker=1 + max((each.worker for each in self.found.workers), default=-1),
+            arms={arm.name: arm for arm in arms},
+        )
+
+    def _one_by_one(self, session: Session, blocks: Iterable[Block]) -> Iterator[Worker | Record]:
+        """Processes of all arms start at the same time, which takes most of a pair, and wait for theirs.
+
+        None is timed before all are there; one that waits does nothing. A neighbour begins with its arm, and ends so.
+        """
+        for block in blocks:
+            begun_s, firsts = time.monotonic(), [cases[0] for cases in block.by_arm]
+            session.start(firsts)
+            for case in firsts:
+                with suppress(PrimbenchError):  # run() tries again, and tells
+                    yield from session.open(case)
+            self._starts_s.append(time.monotonic() - begun_s)
+            for number, cases in enumerate(block.by_arm, 1):
+                yield from session.run(cases, ALONE, [each.arm for each in firsts[number:]])
 
     def _learn_use(self) -> None:
         """How many CPUs the undosed step keeps busy, by the process that was disturbed least."""

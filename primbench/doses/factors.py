@@ -13,6 +13,7 @@ from primbench.kernels.replay.problem import (
     CALL,
     COPY_TO_GPU,
     MEMORY_COPY,
+    MEMORY_PROBE,
     PRODUCT,
     PRODUCT_ON_GPU,
     SYSTEM_CALL,
@@ -129,7 +130,7 @@ FACTORS = (
     ),
     Factor("busy", "a busy neighbour", BUSY_ARM, "beside", Probe(PRODUCT, is_mean=True), BUSY_ARM, on_gpus=False),
     Factor(
-        "memory", "memory bandwidth", MEMORY_ARM, "beside", Probe(MEMORY_COPY), MEMORY_ARM, BUSY_ARM,
+        "memory", "memory bandwidth", MEMORY_ARM, "beside", Probe(MEMORY_PROBE), MEMORY_ARM, BUSY_ARM,
         on_gpus=False,
     ),
     Factor("copies", "a neighbour on copies", COPIES_ARM, "beside", Probe(COPY_TO_GPU), COPIES_ARM, on_gpus=True),

@@ -15,6 +15,7 @@ from primbench.doses import bounding, report
 from primbench.doses.bounding import BoundQuestion, ReplayedStep
 from primbench.doses.dosing import Dosing, busy_cpus
 from primbench.doses.factors import BUSY_ARM, MEMORY_ARM, DosingPlace
+from primbench.doses.schedule import give_doses
 from primbench.environment.fingerprint import collect
 from primbench.errors import InvalidRequest
 from primbench.kernels.replay import Replay
@@ -32,7 +33,6 @@ from primbench.spec.neighbour import Neighbour
 if TYPE_CHECKING:
     from primbench.doses.factors import FactorId
     from primbench.doses.found import Bounds
-    from primbench.spec.study import Pairing
 
 STEP_S, CALL_S, SCATTER, PAIR_S = 1e-3, 2e-6, 0.01, 10.0
 OF_CALLS, OF_TIME = 0.1, 0.9  # what the step is longer by for a us of each call, and for a dose of less CPU time
@@ -52,12 +52,13 @@ class Simulated(Dosing):
     def why_not(self, arm: Arm) -> str | None:
         return "no way to it" if arm.name == "nowhere" else None
 
-    def _pair(self, name: str, arms: Sequence[Arm], cases: Sequence[Case], pairing: Pairing) -> None:
+    def _pair(self, name: str, arms: Sequence[Arm], cases: Sequence[Case]) -> None:
         number = 1 + max((each.case.process for each in self.found.records), default=-1)
         self.numbers[name].append(number)
         self.took_s[name].append(PAIR_S)
         Simulated.clock_s += PAIR_S
         self._processes += len(arms)
+        self._starts_s.append(PAIR_S / 2)
         rng = random.Random(number)
         for arm, case in itertools.product(arms, cases):
             self._add(arm, replace(case, arm=arm.name, process=number), rng)
@@ -210,6 +211,42 @@ def test_a_place_that_is_not_there_costs_no_dose(monkeypatch: pytest.MonkeyPatch
     assert other.measured is not None
     with pytest.raises(InvalidRequest, match="--in nowhere: no way to it"):
         bounds(monkeypatch, nowhere)
+
+
+NEIGHBOUR = Neighbour(words="x", primitive="gemm", parameters={})
+
+
+@pytest.mark.parametrize(
+    ("place", "asked"),
+    [(Arm(name="half", neighbour=NEIGHBOUR), {"beside"}), (Arm(name="quota", cpus=1.0), {"calls", "quota"})],
+    ids=["beside", "quota"],
+)
+def test_every_dose_is_given_once_then_those_of_which_a_place_is_foretold(
+    place: Arm, asked: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the time of six pairs, of which two are left after the first of each."""
+    monkeypatch.setattr(time, "monotonic", lambda: Simulated.clock_s)
+    here = question(budget_s=0.0)
+    dosing = Simulated(step=here.step.case, here=here.here, found=nothing(), writer=None, timeout_s=1.0)
+    give_doses(dosing, time.monotonic() + 6 * PAIR_S + 1, [place])
+    by_number = sorted((number, name) for name, several in dosing.numbers.items() for number in several)
+    first, then = {name for _, name in by_number[:4]}, {name for _, name in by_number[4:]}
+    assert ({"calls", "quota", "cpus", "beside"}, 6) == (first, len(by_number))
+    assert then <= asked
+
+
+def test_a_harm_that_cannot_be_had_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    add = Simulated._add
+
+    def without_quotas(self: Simulated, arm: Arm, case: Case, rng: random.Random) -> None:
+        add(self, arm, case, rng)
+        if arm.cpus is not None:
+            self.found.records[-1] = replace(self.found.records[-1], status="skipped", measurement=None, reason="none")
+
+    monkeypatch.setattr(Simulated, "_add", without_quotas)
+    found = {each.factor: each for each in bounds(monkeypatch).slopes}
+    assert "quota 1.5: none; quota 1: none; quota 0.5: none" == found["quota"].reason
+    assert found["memory"].pairs > 3
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
