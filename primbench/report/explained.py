@@ -13,7 +13,7 @@ from primbench.devices import Device
 from primbench.doctor.cause import listed
 from primbench.report.columns import PLACEMENT
 from primbench.report.document import Document, Note, Section, Table
-from primbench.report.step_bound import MUCH, answer, of_ranks
+from primbench.report.step_bound import MUCH, answer, is_quiet, is_told, of_ranks
 from primbench.results.step_parts import part_of
 from primbench.results.step_sums import LAUNCHES, PYTHON, STEP, UNEXPLAINED, totals
 from primbench.spec.captured import PARTS
@@ -74,7 +74,7 @@ def drawn(title: str, found: Explained) -> list[Figure]:
 
 def _too_busy(title: str, explained: Explained) -> str:
     """What comes before numbers that may be of any size, for what disturbed the calls; "" where they hold."""
-    if explained.disturbed_s <= MUCH * explained.known_s:
+    if is_quiet(explained) or is_told(explained):
         return ""
     words = next((words[0] for name, words in explained.disturbances.items() if name != STEP), "")
     return (

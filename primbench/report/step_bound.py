@@ -1,13 +1,16 @@
 """What bounds a step, in one sentence: by how much, and how short the first remedy can make it at best.
 
-Whoever adds a part adds a row.
+A step's time can often be told apart in several ways that are as good as each other: steps differ, and a profiler takes
+a time of its own that nobody knows to the last part. What may be the most in one of them is named.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
 from primbench.devices import Device
+from primbench.doctor.cause import listed
+from primbench.report.step_words import WORDS, said
 from primbench.results.step_parts import IN_STEP, OTHERS, SLOWER
 from primbench.results.step_sums import FAULTS, LAUNCHES, LOADING, PYTHON, QUEUING, RANKS, UNEXPLAINED
 from primbench.units import format_percent, format_time
@@ -15,20 +18,13 @@ from primbench.units import format_percent, format_time
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from primbench.report.step_words import StepPart
+    from primbench.results.step_parts import Timed
     from primbench.results.step_sums import Explained
 
 MUCH = 0.1  # of a step
 LONGER = 0.5  # of a step, by which parts alone exceed it: they ran otherwise than in the step
 
-StepPart = Literal[
-    "kernels", "collectives", "copies", "operators", "launches", "waits", "data", "ranks", "queue", "faults",
-    "python", "unexplained",
-]  # fmt: skip
-"""kernels, collectives, copies: ran on the GPU. operators, collectives: on the host, of a step without a GPU. While
-nothing ran on the GPU, launches: the host was in operators or the driver's calls; waits: it had let the GPU run dry, as
-it waited for it; data: it waited for the data loader; ranks: for another rank of its job; queue: it waited for a CPU;
-faults: for pages of memory that it was the first to touch; python: it was in none of these.
-"""
 HOST: tuple[StepPart, ...] = ("launches", "waits", "python")
 """What the GPU waits for that is the script's own."""
 
@@ -40,93 +36,79 @@ _PARTS: Mapping[str, StepPart] = {
 """Rows of what is no part that computes."""
 
 
-class PartWords(NamedTuple):
-    """What there is to say of a part of a step."""
-
-    bounds: str
-    """What bounds a step of which it is the most."""
-    what: str
-    """What was going on."""
-    remedy: str
-    """What to do first; {least} stands for how short the step may become by it at best."""
-    study: str
-    """How to find out whether two places differ in it."""
-
-
-WORDS: Mapping[StepPart, PartWords] = {
-    "kernels": PartWords(
-        "the GPU's kernels bound {it}", "kernels ran",
-        "without any wait it would still take {least}: make the kernels faster",
-        "primbench capture SCRIPT.py -o step.toml",
-    ),
-    "collectives": PartWords(
-        "collectives that nothing hides bound {it}", "collectives ran, and no kernel beside them",
-        "begun earlier, or in larger pieces, beside kernels: {least} at best", "primbench allreduce --versus ARM",
-    ),
-    "copies": PartWords(
-        "copies between host and GPU bound {it}", "copies between host and GPU ran, and nothing beside them",
-        "from pinned memory, with non_blocking=True and on a stream of their own: {least} at best",
-        "primbench memcpy --versus ARM",
-    ),
-    "operators": PartWords(
-        "torch's operators bound {it}", "an operator of torch was under way",
-        "faster operators, or fewer: without them it would take {least}",
-        "primbench capture SCRIPT.py -o step.toml",
-    ),
-    "launches": PartWords(
-        "the host's operators and launches bound {it}", "nothing ran: the host was in operators and launches",
-        "as a CUDA graph, or compiled by torch.compile(mode='reduce-overhead'): {least} at best",
-        "primbench launch --versus ARM",
-    ),
-    "waits": PartWords(
-        "waits for the GPU bound {it}", "nothing ran: the host had waited for the GPU, as .item() does",
-        "without these waits, or every so many steps: {least} at best", "primbench launch --versus ARM",
-    ),
-    "data": PartWords(
-        "the data loader bounds {it}", "the data loader was waited for",
-        "by more workers (num_workers, prefetch_factor): {least} at best", "primbench loader --versus ARM",
-    ),
-    "ranks": PartWords(
-        "waiting for a slower rank bounds {it}", "another rank of its job was waited for",
-        "with ranks that are as quick as each other: {least} at best", "primbench allreduce --versus ARM",
-    ),
-    "queue": PartWords(
-        "waiting for a CPU bounds {it}", "its thread waited for a CPU",
-        "with CPUs of its own: {least} at best", "primbench launch --versus ARM",
-    ),
-    "faults": PartWords(
-        "new memory bounds {it}", "the kernel cleared pages that were touched first",
-        "with an allocator that keeps what is freed (jemalloc, or MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_ of "
-        "glibc): {least} at best", "primbench elementwise --versus ARM",
-    ),
-    "python": PartWords(
-        "Python between operators bounds {it}", "nothing ran: the host was in Python, or idle",
-        "as a CUDA graph, or with fewer calls: {least} at best", "primbench launch --versus ARM",
-    ),
-}  # fmt: skip
-
-
 def bounding(parts_s: Mapping[StepPart, float], *, on_gpu: bool) -> StepPart | None:
     """The GPU, or what it waits for most, where it waits for more than it computes; None where most is unexplained."""
-    of_host = {part: parts_s[part] for part in HOST if part in parts_s} if on_gpu else {}
-    groups = {part: time_s for part, time_s in parts_s.items() if part not in of_host}
-    if of_host:
-        groups[max(of_host, key=lambda part: of_host[part])] = sum(of_host.values())
+    groups = _groups(parts_s, on_gpu=on_gpu)
     most = max(groups, key=lambda part: groups[part], default=None)
     return None if most == "unexplained" else most
 
 
+def _groups(parts_s: Mapping[StepPart, float], *, on_gpu: bool) -> dict[StepPart, float]:
+    """What a GPU waits for that is the script's own is one, of the name of the most of it."""
+    of_host = {part: parts_s[part] for part in HOST if part in parts_s} if on_gpu else {}
+    groups = {part: time_s for part, time_s in parts_s.items() if part not in of_host}
+    if of_host:
+        groups[max(of_host, key=lambda part: of_host[part])] = sum(of_host.values())
+    return groups
+
+
+def of_group(part: StepPart, parts_s: Mapping[StepPart, float], *, on_gpu: bool) -> float:
+    """Seconds of a part, and of what is one with it."""
+    return sum(parts_s.get(each, 0.0) for each in (HOST if on_gpu and part in HOST else (part,)))
+
+
+def bound_by(
+    parts_s: Mapping[StepPart, float], ways: Sequence[Mapping[StepPart, float]] = (), *, on_gpu: bool
+) -> list[StepPart]:
+    """What bounds a step, and what else may, the most first: what in one of the ways to tell its time apart is less by
+    no more than MUCH of the step. [] where most is unexplained. ways: beside parts_s, as good as these.
+    """
+    first = bounding(parts_s, on_gpu=on_gpu)
+    if first is None:
+        return []
+    found = [first]
+    for way in (parts_s, *ways):
+        least_s = of_group(first, way, on_gpu=on_gpu) - MUCH * sum(way.values())
+        found += [part for part, time_s in _groups(way, on_gpu=on_gpu).items() if time_s > max(least_s, 0)]
+    apart: dict[StepPart, StepPart] = {}  # by one name of those that are one
+    for part in found:
+        apart.setdefault("python" if on_gpu and part in HOST else part, part)
+    apart.pop("unexplained", None)
+    return sorted(apart.values(), key=lambda part: -of_group(part, parts_s, on_gpu=on_gpu))
+
+
 def sentence(
-    parts_s: Mapping[StepPart, float], step_s: float, largest: tuple[str, float], *, on_gpu: bool, it: str = "this step"
+    parts_s: Mapping[StepPart, float],
+    step_s: float,
+    largest: tuple[str, float] | None,
+    *,
+    ways: Sequence[Mapping[StepPart, float]] = (),
+    on_gpu: bool,
+    it: str = "this step",
 ) -> str:
-    """parts_s: they add up to step_s. largest: of what computes the name that takes most, and how long it does."""
-    part = bounding(parts_s, on_gpu=on_gpu)
-    if part is None:
+    """parts_s: they add up to step_s. largest: of what computes the name that takes most, and how long it does. ways:
+    as bound_by() has them.
+    """
+    parts = bound_by(parts_s, ways, on_gpu=on_gpu)
+    if not parts:
         return f"Most of {it} is unexplained: {format_time(parts_s.get('unexplained'))} of {format_time(step_s)}."
-    said, least = WORDS[part].bounds.format(it=it), format_time(_at_best_s(parts_s, step_s, part, on_gpu=on_gpu))
-    remedy = WORDS[part].remedy.format(least=least)
-    most = f", {largest[0]} most, for {format_time(largest[1])}" if part in ("kernels", "operators") else ""
-    return f"{said[0].upper()}{said[1:]}: {_busy(parts_s, step_s, part, on_gpu=on_gpu)}{most}; {remedy}."
+    remedies = "; ".join(
+        WORDS[part].remedy.format(least=format_time(_at_best_s(parts_s, step_s, part, on_gpu=on_gpu))) for part in parts
+    )
+    bounds = said(parts, it)
+    if len(parts) > 1:
+        spans = listed([_span(part, (parts_s, *ways), on_gpu=on_gpu) for part in parts])
+        return f"{bounds[0].upper()}{bounds[1:]}: {spans} of {format_time(step_s)}; {remedies}."
+    (part,) = parts
+    is_named = largest is not None and part in ("kernels", "operators")
+    most = f", {largest[0]} most, for {format_time(largest[1])}" if largest and is_named else ""
+    return f"{bounds[0].upper()}{bounds[1:]}: {_busy(parts_s, step_s, part, on_gpu=on_gpu)}{most}; {remedies}."
+
+
+def _span(part: StepPart, ways: Sequence[Mapping[StepPart, float]], *, on_gpu: bool) -> str:
+    """From the least to the most of a part."""
+    times_s = [of_group(part, each, on_gpu=on_gpu) for each in ways]
+    return " to ".join(dict.fromkeys(map(format_time, (min(times_s), max(times_s)))))
 
 
 def _at_best_s(parts_s: Mapping[StepPart, float], step_s: float, part: StepPart, *, on_gpu: bool) -> float:
@@ -143,9 +125,8 @@ def _busy(parts_s: Mapping[StepPart, float], step_s: float, part: StepPart, *, o
     computes = f"the GPU computes {format_time(parts_s.get('kernels', 0.0))} of {format_time(step_s)}"
     if part == "kernels":
         return computes
-    is_host = part in HOST
-    waits_s = sum(parts_s.get(each, 0.0) for each in (HOST if is_host else (part,)))
-    return f"{computes}, and waits for {'the host' if is_host else 'that'} {format_time(waits_s)}"
+    waits = format_time(of_group(part, parts_s, on_gpu=on_gpu))
+    return f"{computes}, and waits for {'the host' if part in HOST else 'that'} {waits}"
 
 
 def answer(steps: Sequence[tuple[str, Explained]]) -> str:
@@ -157,9 +138,10 @@ def _bounds(title: str, explained: Explained, *, is_alone: bool) -> str:
     step_s = explained.step_s
     if not step_s or not is_told(explained):
         return f"{title}: {_most(explained)}.{of_ranks(explained)}"
-    on_gpu = Device.parse(explained.device).is_gpu
-    said = sentence(parts_of(explained), step_s, _largest(explained), on_gpu=on_gpu)
-    return f"{'' if is_alone else f'{title}: '}{said}{of_ranks(explained)}{_left(explained)}"
+    on_gpu, ways = Device.parse(explained.device).is_gpu, ways_of(explained)
+    largest = _largest(explained) if is_quiet(explained) else None
+    bounds = sentence(told_parts(explained), step_s, largest, ways=ways, on_gpu=on_gpu)
+    return f"{'' if is_alone else f'{title}: '}{bounds}{of_ranks(explained)}{_left(explained)}"
 
 
 def of_ranks(explained: Explained) -> str:
@@ -175,9 +157,51 @@ def of_ranks(explained: Explained) -> str:
 
 
 def is_told(explained: Explained) -> bool:
-    """Whether so much of it was measured, and so little of that disturbed, that it is known what bounds it."""
-    is_quiet = explained.disturbed_s <= MUCH * explained.known_s
-    return is_quiet and bool(explained.step_s) and not _are_slower(explained) and _is_certain(explained)
+    """Whether it is known what bounds it: by the steps as they ran, or by parts that add up to them."""
+    return bool(explained.step_s) and (bool(ways_of(explained)) or _adds_up(explained))
+
+
+def is_quiet(explained: Explained) -> bool:
+    """Whether next to nothing of its parts was disturbed."""
+    return explained.disturbed_s <= MUCH * explained.known_s
+
+
+def _adds_up(explained: Explained) -> bool:
+    """Whether so much of it was measured, and so little of that disturbed, that parts tell what bounds it."""
+    return is_quiet(explained) and not _are_slower(explained) and _is_certain(explained)
+
+
+def ways_of(explained: Explained) -> list[dict[StepPart, float]]:
+    """With the least that Python may have of a CPU's step, and with the most, by its steps under the profiler: these
+    differ, and what they take longer than others may all be in operators, or between them. [] where they do not tell.
+    """
+    timed, step_s = explained.timed, explained.step_s
+    if timed is None or not step_s or Device.parse(explained.device).is_gpu:
+        return []
+    if timed.between_s is None or timed.inside_s is None or timed.between_share is None:
+        return []
+    waits = _waits(timed)
+    collective_s = min(timed.ranks_s, default=0.0)
+    left_s = max(0.0, step_s - collective_s - sum(waits.values()))
+    told_s = [timed.between_s, left_s - timed.inside_s, *(share * left_s for share in timed.between_share)]
+    found = []
+    for python_s in (min(max(each, 0.0), left_s) for each in (min(told_s), max(told_s))):
+        faults_s = min(timed.faults_s, left_s - python_s)
+        operators_s = collective_s + left_s - python_s - faults_s
+        found.append(waits | {"faults": faults_s, "python": python_s, "operators": operators_s})
+    return found
+
+
+def _waits(timed: Timed) -> dict[StepPart, float]:
+    return {"data": timed.waits_s, "queue": timed.queues_s or 0.0, "ranks": timed.waits_for_rank_s}
+
+
+def told_parts(explained: Explained) -> dict[StepPart, float]:
+    """What its time is made of: by its parts where they add up to it, else by the steps as they ran."""
+    ways = ways_of(explained)
+    if not ways or _adds_up(explained):
+        return parts_of(explained)
+    return {part: sum(way[part] for way in ways) / len(ways) for part in ways[0]}
 
 
 def _are_slower(explained: Explained) -> bool:
@@ -189,15 +213,14 @@ def _are_slower(explained: Explained) -> bool:
         return False
     if rest_s < -LONGER * step_s or timed is None or Device.parse(explained.device).is_gpu:
         return rest_s < -LONGER * step_s
-    known: dict[StepPart, float] = {
-        "python": timed.between_s or 0.0, "data": timed.waits_s, "queue": timed.queues_s or 0.0,
-        "ranks": timed.waits_for_rank_s,
-    }  # fmt: skip
+    known = _waits(timed) | {"python": timed.between_s or 0.0}
     return bounding({**known, "operators": step_s - sum(known.values())}, on_gpu=False) != "operators"
 
 
 def _left(explained: Explained) -> str:
     """What there is beside what bounds it."""
+    if not is_quiet(explained):
+        return " Something disturbed its parts while they were measured alone: what they take may be of any size."
     rest, slower_s = explained.unexplained_fraction, explained.seconds(SLOWER)
     said = (
         f" In it operators take {format_time(slower_s)} more than alone." if slower_s > MUCH * explained.known_s else ""
@@ -248,7 +271,7 @@ def parts_of(explained: Explained) -> dict[StepPart, float]:
 
 def _most(explained: Explained) -> str:
     """What there is to say where not all of it is known."""
-    if explained.disturbed_s > MUCH * explained.known_s:
+    if not is_quiet(explained):
         return f"too busy to tell, as something disturbed calls of {format_time(explained.disturbed_s)} of its parts"
     if not explained.rows or not explained.step_s:
         return "its time is not known"

@@ -186,6 +186,10 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """The median of how long some operator was, in the same steps; None where it is not known, steps differ, or parts
     were measured in another place.
     """
+    between_share: tuple[float, float] | None = None
+    """95 % interval of the share that between_s has of both; None of fewer than six steps, or where inside_s is not
+    known.
+    """
     profiled_s: float | None = None
     """How long steps under the profiler took, where that is so much longer that they do not tell of the others; None
     where it is not.
@@ -243,7 +247,14 @@ def _between(captured: Captured, ran_s: Sequence[float], elsewhere: list[str] | 
         "between_s": between_s,
         "between_interval": stats.median_interval(captured.between_s),
         "inside_s": None if elsewhere else inside_s,
+        "between_share": None if elsewhere else stats.median_interval(_shares(captured)),
     }
+
+
+def _shares(captured: Captured) -> list[float]:
+    """Of each step under the profiler, how much of it passed between operators."""
+    both = zip(captured.between_s, captured.inside_s, strict=False)
+    return [between_s / (between_s + inside_s) for between_s, inside_s in both if between_s + inside_s > 0]
 
 
 def _between_s(captured: Captured, ran_s: Sequence[float]) -> float | None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from primbench.report.document import Note, Table
-from primbench.report.step_bound import WORDS
+from primbench.report.step_words import WORDS, said
 from primbench.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from primbench.report.step_bound import StepPart
-    from primbench.traces.bound import StepBound
+    from primbench.report.step_words import StepPart
     from primbench.traces.kineto import TraceFile
+    from primbench.traces.told import StepBound
 
 LATE = 0.1
 """Of a step: by so much less than others does a rank wait that all wait for."""
@@ -63,7 +63,7 @@ def _ranks(told: Sequence[tuple[int, StepBound]]) -> TracesBeside:
 
 
 def _bounds(bound: StepBound) -> str:
-    return "" if bound.part is None else WORDS[bound.part].bounds.format(it="it")
+    return said(bound.bound_by, "it") if bound.bound_by else ""
 
 
 def _two(told: Sequence[tuple[TraceFile, StepBound]]) -> TracesBeside:

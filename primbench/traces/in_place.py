@@ -12,21 +12,23 @@ from msgspec.structs import asdict
 
 from primbench.devices import Device
 from primbench.report.document import Document, Note, Section, Table
-from primbench.report.step_bound import WORDS, bounding, is_told, parts_of
+from primbench.report.step_bound import bound_by, is_told, told_parts, ways_of
+from primbench.report.step_words import said
 from primbench.results.step_parts import VIEWS, Part, by_case, measured_part
 from primbench.spec.captured import PARTS
-from primbench.traces.bound import bound_of, shown, windows
+from primbench.traces.bound import bound_of, windows
 from primbench.traces.report import answer, cautions
+from primbench.traces.told import middle, shown
 from primbench.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from primbench.report.step_bound import StepPart
+    from primbench.report.step_words import StepPart
     from primbench.results.record import Record
     from primbench.results.step_sums import Explained
-    from primbench.traces.bound import StepBound
     from primbench.traces.kineto import HostCall, OnGpu, TraceFile
+    from primbench.traces.told import StepBound
 
     _Ran = tuple[str, int, float]
 
@@ -42,7 +44,7 @@ class InPlace:
     """What a name takes in a step of a trace."""
 
     calls: float
-    """How often it is called in a step, on the mean."""
+    """How often it is called in a step, the median one."""
     time_s: float
     """What all of these take, on the GPU where the trace is of one."""
 
@@ -71,17 +73,20 @@ def joined(
     parts = [measured_part(each) for each in by_case(records, PARTS)]
     parts += [Part("", each.name, each.calls, None, None, each.reason, []) for each in explained.in_step]
     found = named_parts([each for each in parts if each.row != VIEWS], trace)
-    said = [Note(f"{trace.path}: {answer(bound)}")]
-    alone = bounding(as_traced(parts_of(explained)), on_gpu=on_gpu)
+    notes = [Note(f"{trace.path}: {answer(bound)}")]
+    alone = bound_by(as_traced(told_parts(explained)), [*map(as_traced, ways_of(explained))], on_gpu=on_gpu)
     if is_told(explained):
-        said.append(Note(_same(alone, bound)))
+        notes.append(Note(_same(alone, bound.bound_by)))
     table = _table(found, trace, bound)
     sections = document.sections
-    value = {"trace": trace.path, "part": bound.part, "part_alone": alone, "step_s": bound.step_s, "parts": found}
+    value: dict[str, object] = {
+        "trace": trace.path, "part": bound.part, "part_alone": next(iter(alone), None), "bound_by": bound.bound_by,
+        "bound_by_alone": alone, "step_s": bound.step_s, "parts": found,
+    }  # fmt: skip
     assert isinstance(document.value, list)
     return replace(
         document,
-        sections=lambda: [*sections(), Section("", [*said, table])],
+        sections=lambda: [*sections(), Section("", [*notes, table])],
         value=[{"step": title} | asdict(explained) | {"in_place": value}],
     )
 
@@ -99,12 +104,14 @@ def as_traced(parts_s: Mapping[StepPart, float]) -> dict[StepPart, float]:
     return dict(found)
 
 
-def _same(part: StepPart | None, bound: StepBound) -> str:
-    """Whether both find the same bound. part: of the parts, as a trace tells them apart."""
-    if part == bound.part:
+def _same(alone: Sequence[StepPart], in_place: Sequence[StepPart]) -> str:
+    """Whether both find the same bound, of parts as a trace tells them apart, or do not exclude each other."""
+    if {*alone} == {*in_place}:
         return "The parts, measured alone, say the same of what bounds it, as far as a trace tells."
-    said = (WORDS[each].bounds.format(it="it") if each else "most of it is unexplained" for each in (part, bound.part))
-    return "By the parts, measured alone, {}; by the trace {}.".format(*said)
+    one, other = (said(parts, "it") if parts else "most of it is unexplained" for parts in (alone, in_place))
+    both = [part for part in in_place if part in alone]
+    may_be = f" Both may be: {said(both, 'it')}." if both else ""
+    return f"By the parts, measured alone, {one}; by the trace {other}.{may_be}"
 
 
 def _table(found: Sequence[NamedPart], trace: TraceFile, bound: StepBound) -> Table:
@@ -119,7 +126,7 @@ def _table(found: Sequence[NamedPart], trace: TraceFile, bound: StepBound) -> Ta
     notes += cautions(trace, bound)
     notes += [f"{each.name}: not measured alone: {each.reason}" for each in found if each.reason]
     formats = {"alone": format_time, "in place": format_time, "ratio": "{:.3f}".format, "there": "{:.4g}".format}
-    how = "the trace as a whole" if bound.is_whole else f"a step, by a trace of {bound.steps}"
+    how = "the trace as a whole" if bound.is_whole else f"a step, the median of a trace of {bound.steps}"
     return Table.of_rows(
         "its parts alone and in place", ["calls", "there", "alone", "in place", "ratio", "name"], rows,
         [*map(Note, notes)], how=how, formats=formats,
@@ -163,7 +170,7 @@ def in_place(trace: TraceFile, names: Collection[str]) -> tuple[dict[str, InPlac
 
 
 def _on_host(trace: TraceFile, operators: Mapping[object, list[HostCall]]) -> dict[str, InPlace]:
-    steps = trace.steps or [(-math.inf, math.inf)]
+    steps = middle(trace.steps) or [(-math.inf, math.inf)]
     inside = (each for several in operators.values() for each in several if _is_in(each.begin_s, steps))
     return _summed(((_short(each.name), id(each), each.end_s - each.begin_s) for each in inside), len(steps))
 
@@ -173,7 +180,7 @@ def _on_gpu(
 ) -> tuple[dict[str, InPlace], dict[str, InPlace]]:
     own: list[_Ran] = []
     others: list[_Ran] = []
-    several = windows(trace)
+    several = middle(windows(trace))
     for each in (ran for window in several for ran in window.ran):
         time_s = each.end_s - each.begin_s
         if operator := _around(each, operators):

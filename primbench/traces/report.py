@@ -6,15 +6,16 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from primbench.report.document import Document, Note, Section, Table
-from primbench.report.step_bound import WORDS, sentence
+from primbench.report.step_bound import MUCH, sentence
+from primbench.report.step_words import WORDS
 from primbench.traces.beside import beside
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from primbench.traces.bound import StepBound
     from primbench.traces.kineto import TraceFile
+    from primbench.traces.told import StepBound
 
 MOST_NAMES = 6
 
@@ -33,7 +34,8 @@ def document(traces: Sequence[TraceFile], bounds: Sequence[StepBound]) -> Docume
             for part, time_s in bound.parts_s.items()
         ],
         value=[
-            {"trace": trace.path, "rank": trace.rank, "gpu": trace.gpu or None, "part": bound.part, **asdict(bound)}
+            {"trace": trace.path, "rank": trace.rank, "gpu": trace.gpu or None, "part": bound.part}
+            | {"bound_by": bound.bound_by, **asdict(bound)}
             for trace, bound in told
         ],
     )
@@ -50,12 +52,12 @@ def answer(bound: StepBound) -> str:
     """What bounds a step."""
     it = "what was traced" if bound.is_whole else "this step"
     largest = next(((each.name, each.time_s) for each in bound.largest), ("nothing", 0.0))
-    return sentence(bound.parts_s, bound.step_s, largest, on_gpu=bound.on_gpu, it=it)
+    return sentence(bound.parts_s, bound.step_s, largest, ways=bound.ways, on_gpu=bound.on_gpu, it=it)
 
 
 def _where(trace: TraceFile, bound: StepBound) -> Table:
     rows = [[part, time_s, _share(time_s, bound), WORDS[part].what] for part, time_s in bound.parts_s.items()]
-    title = "what was traced" if bound.is_whole else f"a step, the mean of {bound.steps}"
+    title = "what was traced" if bound.is_whole else f"a step, the median of {bound.steps}"
     shared = [*filter(None, [trace.gpu]), *([] if trace.rank is None else [f"rank {trace.rank}"])]
     table = Table.of_rows(
         title, ["", "time", "share", "while"], rows, [*map(Note, cautions(trace, bound))],
@@ -86,6 +88,10 @@ def cautions(trace: TraceFile, bound: StepBound) -> Iterator[str]:
             f"{bound.launches:.0f} started on the GPU, which was waited for {bound.waits:.0f} times; a profiler makes "
             "the host slower, so that without it launches and Python take less than here"
         )
+    mean_s = sum(bound.times_s) / bound.steps
+    if abs(mean_s - bound.step_s) > MUCH * bound.step_s:
+        scatter = f"{format_time(min(bound.times_s))} to {format_time(max(bound.times_s))}"
+        yield f"steps took {scatter}, on the mean {format_time(mean_s)}: what is told is of the median one"
     if bound.is_whole:
         yield "no steps are marked: give the profiler a schedule, and call its step() after each, for parts of a step"
 

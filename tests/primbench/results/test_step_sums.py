@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from primbench.measurement import Measurement, Samples, Trace
 from primbench.measurement.readings import HostReading
 from primbench.report import explained as words
-from primbench.report.step_bound import answer, is_told
+from primbench.report.step_bound import answer, is_told, ways_of
 from primbench.results.record import Record
 from primbench.results.step_parts import IN_STEP, OTHERS, SLOWER, timed
 from primbench.results.step_sums import (
@@ -225,6 +225,37 @@ def test_what_disturbed_the_step_and_its_parts_is_told() -> None:
     assert "! 3.00 ms of what parts take are of calls that something disturbed" in printed
     assert printed.startswith("TOO BUSY TO TELL in A step: of what its parts take, 3.00 ms is of calls that something")
     assert "A step: too busy to tell" in answer([("A step", found)])
+
+
+def test_what_disturbs_parts_alone_leaves_the_bound_that_steps_tell() -> None:
+    """Of 10 ms 8 ms were in operators, of which something disturbed the one that is measured."""
+    host = HostReading(duration_s=1.0, cpu_time_s=0.5, waited_s=0.4, involuntary_switches=0, voluntary_switches=0)
+    parts = [record("gemm", 1, replace(Measurement(batch_s=samples(30e-3)), host=host), "cpu")]
+    for between_s, said in (
+        (2e-3, "Torch's operators bound this step: 8.00 ms of 10.0 ms; faster operators"),
+        (4.8e-3, "Torch's operators and Python between operators bound this step about equally: 5.20 ms and 4.80 ms"),
+    ):
+        inside_s = [10e-3 - between_s] * 6
+        step = Captured(step="a step", times_s=[10e-3] * 6, inside_s=inside_s, between_s=[between_s] * 6)
+        found = explained(parts, timed(step), captured=step)
+        assert found is not None
+        assert is_told(found)
+        printed = text([("A", found)])
+        assert printed.startswith(said)
+        assert "Something disturbed its parts while they were measured alone" in printed
+        assert "! relu: it waited for a CPU during 40.0% of its time" in printed
+
+
+def test_what_steps_take_longer_under_the_profiler_may_be_of_either_part() -> None:
+    """Of 10 ms 7 ms in operators and 5 ms between them: 2 ms are the profiler's."""
+    step = Captured(step="a step", times_s=[10e-3] * 6, inside_s=[7e-3] * 6, between_s=[5e-3] * 6)
+    found = explained([record("gemm", 5, Measurement(batch_s=samples(1e-3)), "cpu")], timed(step), captured=step)
+    assert found is not None
+    assert [(3.0, 7.0), (5.0, 5.0)] == [
+        (round(1e3 * way["python"], 9), round(1e3 * way["operators"], 9)) for way in ways_of(found)
+    ]
+    said = "bound this step about equally: 5.00 ms to 7.00 ms and 3.00 ms to 5.00 ms of 10.0 ms"
+    assert said in answer([("A", found)])
 
 
 def test_a_cpu_that_is_slow_now_and_then_leaves_a_step_told() -> None:

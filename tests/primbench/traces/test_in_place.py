@@ -12,7 +12,7 @@ import pytest
 
 from primbench.backends import missing
 from primbench.results.step_parts import Part
-from primbench.traces.in_place import InPlace, NamedPart, as_traced, in_place, named_parts
+from primbench.traces.in_place import InPlace, NamedPart, _same, as_traced, in_place, named_parts
 from primbench.traces.kineto import read
 
 from ..decompose.test_script import answers
@@ -114,3 +114,12 @@ def test_a_wait_for_a_cpu_and_new_memory_are_of_what_a_trace_counts_them_as() ->
     told = as_traced({"queue": 6.0, "operators": 1.0, "faults": 1.0, "python": 1.0, "ranks": 2.0, "unexplained": 1.0})
     assert {"operators": 6.0, "python": 3.0, "collectives": 2.0, "unexplained": 1.0} == pytest.approx(told)
     assert {"queue": 6.0} == as_traced({"queue": 6.0})
+
+
+def test_a_step_and_its_trace_agree_where_neither_excludes_what_the_other_names() -> None:
+    assert _same(["python", "operators"], ["operators", "python"]).startswith("The parts, measured alone, say the same")
+    assert _same(["python", "operators"], ["operators"]) == (
+        "By the parts, measured alone, Python between operators and torch's operators bound it about equally; by the "
+        "trace torch's operators bound it. Both may be: torch's operators bound it."
+    )
+    assert _same([], ["data"]).endswith("most of it is unexplained; by the trace the data loader bounds it.")

@@ -13,8 +13,9 @@ import pytest
 from click.testing import Result
 
 from primbench.errors import FileError
-from primbench.traces.bound import StepBound, bound_of, shown
+from primbench.traces.bound import bound_of
 from primbench.traces.kineto import read
+from primbench.traces.told import StepBound, shown
 
 Invoke = Callable[..., Result]
 Event = dict[str, Any]
@@ -192,6 +193,45 @@ def test_autograd_and_what_a_script_marks_are_no_operators(tmp_path: Path) -> No
     marks = [event("user_annotation", "mine::all", 0, 100), event("user_annotation", "ProfilerStep#3", 0, 100)]
     bound = found(tmp_path, [node, *inside, graph, *marks])
     assert {"operators": 50.0, "python": 50.0} == parts_us(bound)
+
+
+def on_host(at: float, operators_us: float, outer: int, nested: int) -> Iterable[Event]:
+    """A step of 100 us on a CPU. outer: how many operators call as many others each, which leave 1 us."""
+    us = operators_us / outer
+    for n in range(outer):
+        begin = at + n * (us + 1)
+        yield event("cpu_op", "aten::linear", begin, us)
+        for m in range(nested):
+            yield event("cpu_op", "aten::mm", begin + m * us / nested, us / nested - 1)
+
+
+def test_parts_that_are_as_good_as_equal_are_both_named(invoke: Invoke, tmp_path: Path) -> None:
+    near = steps(lambda at: on_host(at, 48, 1, 1), 100)
+    assert ["python", "operators"] == found(tmp_path, near).bound_by
+    printed = invoke("explain", written(tmp_path, near)).stdout
+    assert printed.startswith(
+        "Python between operators and torch's operators bound this step about equally: 51.0 us and 48.0 us of 99.0 us; "
+    )
+    assert ["python"] == found(tmp_path, steps(lambda at: on_host(at, 35, 1, 1), 100)).bound_by
+
+
+def test_what_the_profiler_takes_for_events_may_be_of_either_part(tmp_path: Path) -> None:
+    """Of 60 us in operators as much as 20 us may be for the 20 events within; none of it where there are none."""
+    many, none = (steps(functools.partial(on_host, operators_us=60, outer=2, nested=each), 100) for each in (10, 0))
+    assert ["operators"] == found(tmp_path, none).bound_by
+    several = found(tmp_path, many)
+    assert ["operators", "python"] == several.bound_by
+    assert 99.0 == pytest.approx(1e6 * sum(several.ways[-1].values()))
+
+
+def test_a_step_that_took_much_longer_than_others_does_not_speak_for_them(invoke: Invoke, tmp_path: Path) -> None:
+    marks = [event("user_annotation", f"ProfilerStep#{n}", 30_000 + 100 * n, 100) for n in range(1, 9)]
+    marks.append(event("user_annotation", "ProfilerStep#0", 0, 30_000))
+    events = [*on_host(0, 20_000, 1, 1), *(each for n in range(1, 9) for each in on_host(30_000 + 100 * n, 20, 1, 1))]
+    bound = found(tmp_path, [*marks, *events])
+    assert (["python"], 9, {"python": 80.0, "operators": 20.0}) == (bound.bound_by, bound.steps, parts_us(bound))
+    printed = " ".join(invoke("explain", written(tmp_path, [*marks, *events])).stdout.split())
+    assert "steps took 100 us to 30.0 ms, on the mean 3.42 ms: what is told is of the median one" in printed
 
 
 NO_TIMES: list[dict[str, Any]] = [

@@ -1,0 +1,111 @@
+"""What bounds the steps of a trace that has nothing of a GPU: operators, data, collectives, or none of these.
+
+A profiler takes its own time for each event, which makes steps of many short operators longer by a third and more. No
+more of it is in an event than operators that call others have for themselves, for each of these: steps without that are
+told as what may be, too.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from primbench import stats
+from primbench.traces.kineto import is_collective
+from primbench.traces.told import length_of, middle, told, union, within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from primbench.report.step_words import StepPart
+    from primbench.traces.kineto import HostCall, TraceFile
+    from primbench.traces.told import StepBound
+
+
+def of_host(trace: TraceFile) -> StepBound:
+    """Its steps, or all of it as one."""
+    steps = trace.steps or [(min(each.begin_s for each in trace.calls), max(each.end_s for each in trace.calls))]
+    shared = _shared(trace.calls, steps)
+    outermost = (call for call in _outermost(trace.calls) if _is_in(call, middle(steps)))
+    return told(
+        steps, [shared, _unprofiled(shared, trace.calls, steps)], [(call.name, length_of(call)) for call in outermost],
+        is_whole=not trace.steps, collective_s=sum(each["collectives"] for each in shared) / len(steps), on_gpu=False,
+    )  # fmt: skip
+
+
+def _shared(calls: Sequence[HostCall], steps: Sequence[tuple[float, float]]) -> list[dict[StepPart, float]]:
+    """What each step's time is of: each moment of the first of these parts that was under way in some thread."""
+    shared: list[dict[StepPart, float]] = [{} for _ in steps]
+    left_s = [*map(length_of, steps)]
+    covered: list[tuple[float, float]] = []
+    parts: tuple[StepPart, ...] = ("data", "collectives", "operators")
+    for part in parts:
+        own = (call for call in calls if _part_of(call) == part)
+        covered = union([*covered, *((each.begin_s, each.end_s) for each in own)])
+        for number, step in enumerate(steps):
+            now_s = length_of(step) - within(covered, *step)
+            shared[number][part], left_s[number] = left_s[number] - now_s, now_s
+    return [parts_s | {"python": python_s} for parts_s, python_s in zip(shared, left_s, strict=True)]
+
+
+def _part_of(call: HostCall) -> StepPart:
+    if call.doing == "data":
+        return "data"
+    return "collectives" if is_collective(call) else "operators"
+
+
+def _is_in(call: HostCall, steps: Iterable[tuple[float, float]]) -> bool:
+    return any(begin_s <= call.begin_s < end_s for begin_s, end_s in steps)
+
+
+def _unprofiled(
+    shared: Iterable[Mapping[StepPart, float]], calls: Sequence[HostCall], steps: Sequence[tuple[float, float]]
+) -> list[dict[StepPart, float]]:
+    """Without the most that the profiler may have taken for events: for those within an operator in it, for others
+    between them.
+    """
+    event_s = _event_s(calls)
+    outermost = _counted(_outermost(calls), steps)
+    return [
+        dict(parts_s)
+        | {
+            "operators": max(0.0, parts_s["operators"] - (all_events - outer) * event_s),
+            "python": max(0.0, parts_s["python"] - outer * event_s),
+        }
+        for parts_s, all_events, outer in zip(shared, _counted(calls, steps), outermost, strict=True)
+    ]
+
+
+def _counted(calls: Iterable[HostCall], steps: Sequence[tuple[float, float]]) -> list[int]:
+    """How many begin in each step."""
+    begins = sorted(call.begin_s for call in calls)
+    return [bisect.bisect_left(begins, end_s) - bisect.bisect_left(begins, begin_s) for begin_s, end_s in steps]
+
+
+def _event_s(calls: Iterable[HostCall]) -> float:
+    """What half of the operators that call others have for themselves, for each of these: the profiler's time for an
+    event is in it. 0 where none calls another.
+    """
+    under_way: dict[object, list[list[float]]] = defaultdict(list)  # of each its end, own time, and how many it calls
+    seen: list[list[float]] = []
+    for call in sorted(calls, key=lambda each: (each.begin_s, -each.end_s)):
+        own = under_way[call.thread]
+        while own and own[-1][0] <= call.begin_s:
+            own.pop()
+        if own:
+            own[-1][1] -= call.end_s - call.begin_s
+            own[-1][2] += 1
+        own.append([call.end_s, call.end_s - call.begin_s, 0])
+        seen.append(own[-1])
+    each_s = [max(0.0, own_s) / several for _, own_s, several in seen if several]
+    return stats.quantile(each_s, 0.5) if each_s else 0.0
+
+
+def _outermost(calls: Iterable[HostCall]) -> Iterator[HostCall]:
+    """The operators that are in no other one of their thread."""
+    until_s: dict[object, float] = defaultdict(float)
+    for call in sorted(calls, key=lambda each: (each.begin_s, -each.end_s)):
+        if call.doing != "data" and call.begin_s >= until_s[call.thread]:
+            until_s[call.thread] = call.end_s
+            yield call
