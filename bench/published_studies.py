@@ -22,6 +22,7 @@ As on one GPU, against a container, with the host once more:
 from __future__ import annotations
 
 import argparse
+import itertools
 import lzma
 import re
 import signal
@@ -53,12 +54,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from primbench.compare.comparison import Comparison
+    from primbench.compare.ratio import Estimate
     from primbench.results.file import Results
+    from primbench.spec.case import Case
+    from primbench.spec.published import Claim
 
 COLUMNS = ["study", "claim", "published", "case here", "place", "ratio here", "answer"]
-SIGNS = {"reproduced": "", "not reproduced with equal stacks": " no", "undecided": " ?"}
-"""Behind a ratio in docs/measured.md, which explains them."""
-BLOCK = re.compile(r"^\d+ numbers: .*?(?=^## )", re.MULTILINE | re.DOTALL)  # of that page, to the next heading
+BLOCK = re.compile(r"^\d+ numbers: .*?(?=^## )", re.MULTILINE | re.DOTALL)  # of docs/measured.md, to the next heading
 MOST_SAMPLES, OF_SINGLE_CALLS = 1000, ("wall_s", "enqueue_single_s")
 SERIALS = ("boot_id", "uuid", "roce_addresses")
 # Of two parts or more, and none of the kernel's own files, whose names are the same everywhere.
@@ -141,20 +143,20 @@ def in_page(files: Sequence[Path], text: str) -> str:
     """A page with its tables, one a study below what is told of it, made anew; files of others are left out."""
     compared = [_compared(path) for path in files if _repeats(path)]
     counted = _counted([row for _, _, comparison in compared for row in _rows(comparison)])
-    parts = [part for each in compared for part in (_told(*each), _grid(each[-1]))]
+    parts = [part for each in compared for part in (_told(*each), _claims(each[-1]))]
     return BLOCK.sub(lambda _: "\n\n".join([counted, *parts]) + "\n\n", text)
 
 
-def _grid(comparison: Comparison) -> str:
-    """A row a case, a column a place, without the words of a claim that the row above has, too."""
-    places = [arm.name for arm in comparison.arms]
-    found: dict[tuple[str, ...], dict[str, str]] = {}
-    for *words, place, ratio, answered in _rows(comparison):
-        found.setdefault(tuple(words), {})[place] = f"{ratio}{SIGNS[answered]}"
-    rows, above = [["claim", "published", "case here", *places], ["---"] * (3 + len(places))], ("", "")
-    for (says, published, case), by_place in found.items():
-        claim, above = ["", ""] if (says, published) == above else [says, published], (says, published)
-        rows.append([*map(plain.markdown, (*claim, case, *(by_place.get(place, "-") for place in places)))])
+def _claims(comparison: Comparison) -> str:
+    """A row a claim, over all cases and places of it: within what all their intervals lie, and how many agree."""
+    rows = [["claim", "published", "here", "answer"], ["---"] * 4]
+    for claim, estimates in itertools.groupby(_estimates(comparison), key=lambda each: each[0]):
+        found = [each for *_, each in estimates]
+        ends = [end for each in found if each.interval for end in each.interval]
+        within = f"{min(ends):.3f} to {max(ends):.3f}" if ends else "-"
+        counts = Counter(answer(claim, each) for each in found)
+        answers = ", ".join(f"{count} {words}" for words, count in counts.most_common())
+        rows.append([*map(plain.markdown, (claim.says, shown_claim(claim), within, answers))])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
@@ -180,14 +182,19 @@ def _study_of(path: Path) -> str:
     return name.partition("-")[2] or name
 
 
-def _rows(comparison: Comparison) -> Iterator[list[str]]:
+def _estimates(comparison: Comparison) -> Iterator[tuple[Claim, Case, str, Estimate]]:
+    """What a claim is of: cases, and the places where each was compared."""
     for beside in comparison.published.claims if comparison.published else ():
         for case in (each.case for each in beside.cases):
             for place in (arm.name for arm in comparison.arms):
                 if found := estimate_of(case, place, comparison):
-                    claim = beside.claim
-                    words = name_of(case, with_place=False)
-                    yield [claim.says, shown_claim(claim), words, place, shown_estimate(found), answer(claim, found)]
+                    yield beside.claim, case, place, found
+
+
+def _rows(comparison: Comparison) -> Iterator[list[str]]:
+    for claim, case, place, found in _estimates(comparison):
+        words = name_of(case, with_place=False)
+        yield [claim.says, shown_claim(claim), words, place, shown_estimate(found), answer(claim, found)]
 
 
 def _told(name: str, results: Results, comparison: Comparison) -> str:
