@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from primbench.cli.echo import say
+from primbench.doctor.cause import listed
 from primbench.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def threads_of(captured: Iterable[Captured | None], where: Where | None = None) 
     if asked is not None or not counts:
         return asked
     if len(counts) > 1:
-        several = " and ".join(map(str, sorted(counts)))
+        several = listed(sorted(counts))
         raise InvalidRequest(f"steps captured with {several} threads: name --threads, or measure one after the other")
     (threads,) = counts
     words = f"{threads} thread{'s' * (threads != 1)}"

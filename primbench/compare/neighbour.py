@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from primbench import stats
 from primbench.compare.evidence import share
 from primbench.compare.sides import identity
-from primbench.doctor.cause import Suspect
+from primbench.doctor.cause import Suspect, listed
 from primbench.results.disturbances import WAITED_FRACTION
 from primbench.results.metrics import METRICS
 from primbench.units import format_percent, format_time
@@ -136,7 +136,7 @@ def _slowed(case: CaseComparison, ratios: dict[str, float], grown: Sequence[Grow
     if _waits_for_gpu(case):
         return "waiting for the GPU"
     if grown:
-        return " and ".join(_named(grown)) or None
+        return listed(_named(grown)) or None
     if ratios:
         return " or ".join(_able(case, ratios, _part(case.case))) or None
     return _by_its_metrics(case)

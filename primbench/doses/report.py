@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from primbench.compare.shown import shown_ratio
+from primbench.doctor.cause import listed
 from primbench.report.document import Check, Column, Document, Note, Section, Table, VerdictCell
 from primbench.results.disturbances import WAITED_FRACTION
 from primbench.units import format_percent, format_time
@@ -46,7 +47,7 @@ def _tone(found: Bounds) -> Tone:
 def answer(found: Bounds) -> str:
     """What it loses by which harm, in one sentence."""
     clauses = [(verb, [_said(each) for each in _of(found, verdict)]) for verdict, verb in VERBS.items()]
-    said = "; ".join(f"{verb} {_listed(words)}" for verb, words in clauses if words)
+    said = "; ".join(f"{verb} {listed(words)}" for verb, words in clauses if words)
     unfinished = "; cut off before all was tried" if found.is_cut_off else ""
     return f"{found.step}: {said}{unfinished}."
 
@@ -61,15 +62,11 @@ def _said(each: Slope) -> str:
     return f"{format_percent(abs(each.share or 0.0))} {each.per}" if is_told else each.words
 
 
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
-
-
 def _in_place(each: Foretold) -> str:
     foretold = "nothing was foretold" if each.low is None else f"foretold {_between(each)} times as long as here"
     taken = "not measured" if each.measured is None else f"measured {shown_ratio(each.measured)}"
     verdict = {True: ", as foretold", False: ", which was not foretold", None: ""}[each.is_within]
-    beyond = f" (more than was tried of {_listed(each.beyond)})" if each.beyond else ""
+    beyond = f" (more than was tried of {listed(each.beyond)})" if each.beyond else ""
     return f"{each.place}: {foretold}{beyond}, {taken}{verdict}{f': {each.reason}' if each.reason else ''}."
 
 

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 from primbench.compare.shown import shown_interval, shown_ratio
+from primbench.doctor.cause import listed
 from primbench.report.cautions import single
 from primbench.report.plain import named
 from primbench.report.verdicts import MOST_PAIRS
@@ -99,8 +100,7 @@ def _why(explanation: Explanation | None) -> str:
     if explanation and explanation.likely:
         return f"; likely {explanation.likely}"
     if explanation and explanation.asked_variables:
-        names = " and ".join(explanation.asked_variables)
-        return f"; no known cause; the arms were only asked to differ in {names}"
+        return f"; no known cause; the arms were only asked to differ in {listed(explanation.asked_variables)}"
     return ""
 
 
@@ -109,7 +109,7 @@ def _what(cases: Sequence[CaseComparison], of: int) -> str:
     parts = [part for case in cases for part in (case.explanation.parts if case.explanation else [None])]
     known = [OF_PARTS[part] for part in parts if part in OF_PARTS]
     words = known if len(known) == len(parts) else [case.case.primitive for case in cases]
-    what = " and ".join(dict.fromkeys(words))
+    what = listed([*dict.fromkeys(words)])
     return f"{what} in {len(cases)} of {of} cases, the most by" if len(cases) > 1 else f"{what}, by"
 
 

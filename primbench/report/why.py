@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from primbench.compare.shown import shown_ratio
+from primbench.doctor.cause import listed
 from primbench.experiments.why.ingredients import Mixtures
 from primbench.report.document import Check, Document, Note, Section, Table, typed
 from primbench.report.figures.waterfall import waterfall
@@ -127,8 +128,7 @@ def _effect(found: Inquiry) -> str:
 
 
 def _causes(found: Inquiry) -> str:
-    each = [f"{found.ingredients[number]} ({_ratio(_added(*of))})" for number, of in _proven(found).items()]
-    return " and ".join(filter(None, [", ".join(each[:-1]), each[-1]]))
+    return listed([f"{found.ingredients[number]} ({_ratio(_added(*of))})" for number, of in _proven(found).items()])
 
 
 def _proven(found: Inquiry) -> dict[int, tuple[Proof, Contribution]]:
