@@ -16,6 +16,7 @@ from primbench.timing.case import measure_on, opened
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not has_gpu_node(), reason="needs an NVIDIA GPU: no /dev/nvidia* here"),
+    pytest.mark.usefixtures("one_second_context"),
     pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch"))),
     pytest.mark.filterwarnings("ignore"),  # of torch, by its own modules
 ]

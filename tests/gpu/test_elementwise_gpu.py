@@ -13,6 +13,7 @@ from primbench.kernels.elementwise.problem import ACTIVATIONS, READS
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not has_gpu_node(), reason="needs an NVIDIA GPU: no /dev/nvidia* here"),
+    pytest.mark.usefixtures("one_second_context"),
 ]
 QUICK = Method(min_time_s=0.002, max_time_s=0.02)
 CASES = [*((op, "forward") for op in READS), *((op, "backward") for op in ACTIVATIONS)]

@@ -123,6 +123,7 @@ def test_a_wrong_result_is_found_beside_the_warm_up(monkeypatch: pytest.MonkeyPa
 
 
 @needs_cupy
+@pytest.mark.usefixtures("idle_gpu")
 def test_events_agree_with_the_gpus_own_timer_which_tells_the_same_times(monkeypatch: pytest.MonkeyPatch) -> None:
     from primbench.gpu.nvidia import clock
 

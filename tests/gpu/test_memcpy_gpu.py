@@ -12,6 +12,7 @@ from primbench.kernels.memcpy import Memcpy
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not has_gpu_node(), reason="needs an NVIDIA GPU: no /dev/nvidia* here"),
+    pytest.mark.usefixtures("one_second_context"),
 ]
 QUICK = Method(min_time_s=0.005, max_time_s=0.05)
 

@@ -16,6 +16,7 @@ from primbench.kernels.norm._row_gradients import plan_of
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not has_gpu_node(), reason="needs an NVIDIA GPU: no /dev/nvidia* here"),
+    pytest.mark.usefixtures("one_second_context"),
 ]
 QUICK = Method(min_time_s=0.002, max_time_s=0.02)
 

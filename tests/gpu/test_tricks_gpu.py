@@ -19,6 +19,7 @@ from primbench.timing.case import measure
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not has_gpu_node(), reason="needs an NVIDIA GPU: no /dev/nvidia* here"),
+    pytest.mark.usefixtures("one_second_context"),
 ]
 QUICK = Method(min_time_s=0.005, max_time_s=0.05)
 N = 4096

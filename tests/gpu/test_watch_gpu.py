@@ -18,6 +18,7 @@ from primbench.environment.devices import has_gpu_node
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not has_gpu_node(), reason="needs an NVIDIA GPU: no /dev/nvidia* here"),
+    pytest.mark.usefixtures("idle_gpu"),
 ]
 
 Invoke = Callable[..., Result]
