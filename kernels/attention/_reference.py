@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from primbench.problem import Array
 
 CHECKED_HEADS, CHECKED_ROWS = 4, 16  # heads of keys, of all sequences together; queries of each head
+MOST_PAIRS = 2**22  # of queries and keys at a time: heads that share keys are multiplied by them together
 # float32 is multiplied as three products of TF32, which leave out that of both remainders: CUTLASS, example 27.
 THREE_TF32_ROUNDOFF = 2.0**-20
 
@@ -30,8 +31,8 @@ class Sampled(NamedTuple):
     scale: Array
 
 
-class Head(NamedTuple):
-    """float64 q, do[rows, d] of some queries of one head, k, v[kv_len, d], and p[rows, kv_len]: what softmax gives."""
+class Heads(NamedTuple):
+    """float64 q, do[rows, d] of some queries of heads that share k, v[kv_len, d]; p[rows, kv_len] is their softmax."""
 
     q: Array
     k: Array
@@ -72,17 +73,18 @@ class _Operands(NamedTuple):
 def _operands(problem: Any, inputs: tuple[Array, ...]) -> _Operands:
     if problem.page_size:
         return _of_pages(problem, problem.cached(inputs))
+    found = tuple(by_heads(problem.layout, array) for array in inputs)
     if problem.mode not in CACHED:
-        q, k, v, *rest = (by_heads(problem.layout, array) for array in inputs)
-        do = rest[0] if rest else None
+        q, k, v, *rest = found
+        parts, do = [[k], [v]], rest[0] if rest else None
     else:
-        cache, do = problem.cached(tuple(by_heads(problem.layout, array) for array in inputs)), None
-        q, old = cache.q, problem.kv_len - problem.seq_len
-        k = np.concatenate((cache.k[:, :, :old], cache.new_k), axis=2)
-        v = k if cache.new_v is None else np.concatenate((cache.v[:, :, :old], cache.new_v), axis=2)
+        cache, do, old = problem.cached(found), None, problem.kv_len - problem.seq_len
+        q, of_k = cache.q, [cache.k[:, :, :old], cache.new_k]
+        parts = [of_k, of_k if cache.new_v is None else [cache.v[:, :, :old], cache.new_v]]
 
     def keys(batch: int, head: int) -> tuple[Array, Array]:
-        return k[batch, head].astype(np.float64), v[batch, head, :, : problem.value_dim].astype(np.float64)
+        k, v = (np.concatenate([part[batch, head] for part in of]).astype(np.float64) for of in parts)
+        return k, v[:, : problem.value_dim]
 
     return _Operands(q, do, keys)
 
@@ -112,31 +114,37 @@ def _rows(problem: Any, rng: np.random.Generator, do: Array | None, *, is_full: 
 
 
 def _of_group(problem: Any, group: int, rows: Array, operands: _Operands) -> Iterator[Sampled]:
-    """Of the heads that share keys: O where it is an output, then dQ of each head, and dK and dV of them together."""
+    """Of the heads that share keys: O where it is an output, then dQ, and dK and dV of all of them together."""
     q, do, _ = operands
     batch, kv_head = divmod(group, problem.kv_heads)
     shared = problem.heads // problem.kv_heads
     keys, values = operands.keys(batch, kv_head)
+    together = max(1, MOST_PAIRS // (len(rows) * len(keys)))
     of_k, of_v = [], []
-    for head in range(kv_head * shared, (kv_head + 1) * shared):
-        own = q[batch, head, rows].astype(np.float64)
-        gradient = None if do is None else do[batch, head, rows].astype(np.float64)
-        one = Head(own, keys, values, _softmax(problem, own, keys, rows), gradient)
+    for heads in np.split(np.arange(shared) + kv_head * shared, range(together, shared, together)):
+        own, gradient = _rows_of(q, batch, heads, rows), None if do is None else _rows_of(do, batch, heads, rows)
+        some = Heads(own, keys, values, _softmax(problem, own, keys, np.tile(rows, len(heads))), gradient)
         if problem.mode != "backward":
-            yield Sampled(_places(problem.output_shape, problem, (batch, head), rows), *_output(problem, one))
+            yield Sampled(_places(problem.output_shape, problem, batch, heads, rows), *_output(problem, some))
         if do is not None:
-            dq, dk, dv = _gradients(problem, one)
-            places = _places(problem.query_shape, problem, (batch, head), rows)
+            dq, dk, dv = _gradients(problem, some)
+            places = _places(problem.query_shape, problem, batch, heads, rows)
             yield Sampled(_start(problem, "dq") + places, *dq)
             of_k.append(dk)
             of_v.append(dv)
     if do is not None:
-        places = _places(problem.key_shape, problem, (batch, kv_head), np.arange(problem.kv_len))
+        places = _places(problem.key_shape, problem, batch, np.array([kv_head]), np.arange(problem.kv_len))
         for name, parts in (("dk", of_k), ("dv", of_v)):
             expected = np.sum([value for value, _ in parts], axis=0)
             errors = np.sqrt(np.sum([error**2 for _, error in parts], axis=0))
             scale = errors + _rounding(problem, expected)
             yield Sampled(_start(problem, name) + places, expected, scale)
+
+
+def _rows_of(array: Array, batch: int, heads: Array, rows: Array) -> Array:
+    """float64[heads rows, elements], of an array as _Operands has it."""
+    found: Array = array[batch, heads][:, rows].astype(np.float64)
+    return found.reshape(-1, array.shape[-1])
 
 
 def _start(problem: Any, name: str) -> int:
@@ -146,10 +154,9 @@ def _start(problem: Any, name: str) -> int:
     return first + {"dq": 0, "dk": of_q, "dv": of_q + of_k}[name]
 
 
-def _places(shape: tuple[int, ...], problem: Any, of: tuple[int, int], rows: Array) -> Array:
-    """Where the elements of some rows of a sequence and head lie in an array of this shape: [rows, elements]."""
-    batch, head = of
-    row, element = rows[:, None], np.arange(shape[-1])
+def _places(shape: tuple[int, ...], problem: Any, batch: int, heads: Array, rows: Array) -> Array:
+    """Where rows of a sequence and some heads lie in an array of this shape: [heads, rows, elements]."""
+    head, row, element = heads[:, None, None], rows[:, None], np.arange(shape[-1])
     middle = (row, head) if problem.layout == "bshd" else (head, row)
     return np.ravel_multi_index((batch, *middle, element), shape)
 
@@ -172,14 +179,14 @@ def _softmax(problem: Any, q: Array, k: Array, rows: Array) -> Array:
     return found
 
 
-def _output(problem: Any, head: Head) -> tuple[Array, Array]:
-    o = head.p @ head.v
-    return o, np.sqrt(_rounding(problem, head.p) ** 2 @ head.v**2) + _rounding(problem, o)
+def _output(problem: Any, heads: Heads) -> tuple[Array, Array]:
+    o = heads.p @ heads.v
+    return o, np.sqrt(_rounding(problem, heads.p) ** 2 @ heads.v**2) + _rounding(problem, o)
 
 
-def _gradients(problem: Any, head: Head) -> tuple[tuple[Array, Array], ...]:
-    """dQ, this head's part of dK and dV, and the sizes of their errors (Dao et al. 2022, arXiv 2205.14135, B.2)."""
-    q, k, v, p, do = head
+def _gradients(problem: Any, heads: Heads) -> tuple[tuple[Array, Array], ...]:
+    """dQ, the heads' part of dK and dV, and the sizes of their errors (Dao et al. 2022, arXiv 2205.14135, B.2)."""
+    q, k, v, p, do = heads
     assert do is not None
     by = 1 / np.sqrt(problem.head_dim)
     dp, o = do @ v.T, p @ v

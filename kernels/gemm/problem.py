@@ -11,6 +11,8 @@ from primbench.problem import Problem, Reference, option, size
 from primbench.random import random_array, sample
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     import numpy as np
 
     from primbench.problem import Array
@@ -29,6 +31,7 @@ OUTPUT = {"int8": "int32", "float8_e4m3": "bfloat16"}
 FLOAT8_SUM_ROUNDOFF = 2.0**-14
 FULL_CHECK_FLOP = 2**28
 SAMPLED = 64
+BLOCK = 2**18  # elements of a factor in float64 at a time, which a cache holds: new memory costs five times as much
 CUT_OFF = ("bfloat16", "float16")  # what tensor cores take whole, and sum in float32 without rounding
 
 
@@ -140,9 +143,27 @@ def exact_product(a: Array, b: Array) -> tuple[Array, Array]:
     """A[m,k] B[k,n] and |A||B|, float64. The sums run backwards: no library's product is compared with itself."""
     import numpy as np
 
-    a, b = a[:, ::-1].astype(np.float64), b[::-1].astype(np.float64)
-    product = a @ b
-    return product, np.abs(a, out=a) @ np.abs(b, out=b)
+    a = a[:, ::-1].astype(np.float64)
+    sizes = np.abs(a)
+    found = []
+    for columns in blocks_of(np.arange(b.shape[1]), len(b)):
+        block = b[::-1, columns[0] : columns[-1] + 1].astype(np.float64)
+        found.append((a @ block, sizes @ np.abs(block, out=block)))
+    return joined(found)
+
+
+def blocks_of(columns: Array, k: int) -> Iterator[Array]:
+    """Columns of B, of which so many at a time as BLOCK allows that have k elements each."""
+    count = max(1, BLOCK // k)
+    return (columns[start : start + count] for start in range(0, len(columns), count))
+
+
+def joined(blocks: Iterable[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Of products of blocks of columns, as exact_product() gives them, that of all."""
+    import numpy as np
+
+    product, of_sizes = (np.concatenate(parts, axis=1) for parts in zip(*blocks, strict=True))
+    return product, of_sizes
 
 
 class Transposed(Protocol):

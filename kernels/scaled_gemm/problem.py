@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.dtypes import UNIT_ROUNDOFF, itemsize_bytes, rounding
 from primbench.errors import InvalidField
-from primbench.kernels.gemm.problem import FLOAT8_SUM_ROUNDOFF, FULL_CHECK_FLOP, SAMPLED, exact_product
+from primbench.kernels.gemm.problem import (
+    FLOAT8_SUM_ROUNDOFF,
+    FULL_CHECK_FLOP,
+    SAMPLED,
+    blocks_of,
+    exact_product,
+    joined,
+)
 from primbench.problem import Problem, Reference, option, size
 from primbench.random import random_array, sample
 
@@ -146,8 +153,8 @@ class ScaledGemm(Problem, name="scaled_gemm"):
         if self.flop() > FULL_CHECK_FLOP:
             rows, columns = sample(rng, self.m, SAMPLED), sample(rng, self.n, SAMPLED)
             index = np.ix_(rows, columns)
-        scaled_a, scaled_b = factors(self, inputs, rows, columns)
-        expected, summed = exact_product(scaled_a, scaled_b.T)
+        parts = (factors(self, inputs, rows, block) for block in blocks_of(columns, self.k))
+        expected, summed = joined(exact_product(scaled_a, scaled_b.T) for scaled_a, scaled_b in parts)
         scale = SUM_ROUNDOFF[self.dtype] * summed + rounding(OUTPUT, expected) / 4
         return Reference(index, expected, scale)
 

@@ -11,6 +11,7 @@ import pytest
 from primbench.backends import missing, open_backend
 from primbench.errors import InvalidRequest, VerificationError
 from primbench.kernels.batched_gemm import BatchedGemm
+from primbench.kernels.gemm import Gemm
 from primbench.kernels.grouped_gemm import GroupedGemm
 from primbench.kernels.grouped_gemm.problem import slices
 from primbench.kernels.scaled_gemm import ScaledGemm
@@ -45,6 +46,29 @@ def test_groups_without_tokens_are_not_read() -> None:
     assert many.memory_bytes() == many.bytes_moved()
     used = [len(slices(few["random"].inputs(np.random.default_rng(seed))[2])) for seed in range(200)]
     assert abs(np.mean(used) - 7.78) < 0.15
+
+
+SCALED = {"float8_e4m3": ("row", "mx", "block"), "int8": ("tensor",), "int4": ("group",), "float4_e2m1": ("nv",)}
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Gemm(3, 70, 512, "bfloat16", trans_b=True),
+        GroupedGemm(3, 20, 33, 17),
+        *(ScaledGemm(4, 256, 512, dtype, scaling) for dtype, scalings in SCALED.items() for scaling in scalings),
+    ],
+    ids=repr,
+)
+def test_a_reference_by_blocks_of_columns_is_that_of_all_at_once(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = problem.inputs(np.random.default_rng(0))
+    once = problem.reference(np.random.default_rng(1), *inputs)
+    monkeypatch.setattr("primbench.kernels.gemm.problem.BLOCK", 3 * 512)
+    blocks = problem.reference(np.random.default_rng(1), *inputs)
+    for name in ("expected", "scale"):
+        np.testing.assert_allclose(getattr(blocks, name), getattr(once, name), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(("batch", "m"), [(5, 8), (40, 300)])
