@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from primbench.environment.limits import Limits
-from primbench.measurement.readings import GpuProcess
+from primbench.measurement.readings import GpuProcess, NeighbourProcess
 from primbench.quantities import Amount, Lasting, Seconds, Whole
 
 if TYPE_CHECKING:
@@ -128,16 +128,6 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     looks: Whole = 1
     """Over how many it is averaged."""
     missing: dict[str, str] = {}
-
-
-class NeighbourProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that is none of the job's."""
-
-    pid: Whole
-    name: str
-    """Its number and name."""
-    cpu_time_s: Seconds
-    """While the job was watched."""
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,10 +30,22 @@ CertifiedPart = Literal["host", "alone", "together", "links", "soak"]
 PARTS: tuple[CertifiedPart, ...] = ("host", "alone", "together", "links")
 """Folders of what was measured: the node itself, each GPU while others rest, all at once, and between two of them."""
 SOAK: CertifiedPart = "soak"
+BY_ITSELF: tuple[CertifiedPart, ...] = ("host", "alone")
+"""Those beside which nothing else of a node is measured."""
 OF_PART: Mapping[CertifiedPart, str] = {"host": "node", "alone": "GPU", "together": "GPU", "links": "link"}
 THEIRS = "of the population: "
 Why = Literal[
-    "slow", "unmeasured", "output", "place", "neighbour", "heat", "memory errors", "replays", "drift", "missing"
+    "slow",
+    "unmeasured",
+    "output",
+    "place",
+    "neighbour",
+    "busy CPUs",
+    "heat",
+    "memory errors",
+    "replays",
+    "drift",
+    "missing",
 ]
 
 
@@ -134,8 +146,8 @@ def certify(folder: Path, population: tuple[str, Path] | None) -> NodeCertificat
 
 
 def _places(held: Mapping[CertifiedPart, FleetFiles]) -> Iterator[tuple[str, SeenState]]:
-    for files in held.values():
-        yield from ((name, seen_of(node.path)) for name, node in files.nodes.items())
+    for part, files in held.items():
+        yield from ((name, seen_of(node.path, is_alone=part in BY_ITSELF)) for name, node in files.nodes.items())
 
 
 def _of_soaks(soaks: Sequence[Soaked]) -> Iterator[tuple[str, Unfitness]]:

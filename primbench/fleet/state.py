@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from primbench.doctor.place import read as read_place
 from primbench.doctor.table import examine
+from primbench.measurement.readings import LEAST_OTHERS_S, OTHERS_FRACTION
 from primbench.results.file import read_in_part
 from primbench.system.processes import folder_of, named
 from primbench.units import format_percent
@@ -15,14 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from primbench.doctor.cause import Finding
-    from primbench.measurement.readings import GpuReading
+    from primbench.measurement.readings import GpuReading, HostReading
     from primbench.results.record import Record
 
+MOST_NAMED = 5
 HOT = 0.1
 """Share of the time, above which clocks are held down by heat for long."""
 _ROOT = Path("/")
 
-Wrong = tuple[Literal["place", "neighbour", "heat", "memory errors", "replays"], str, "str | None"]
+Wrong = tuple[Literal["place", "neighbour", "busy CPUs", "heat", "memory errors", "replays"], str, "str | None"]
 """What it is, in words, and what to do."""
 
 
@@ -33,20 +36,39 @@ class SeenState(NamedTuple):
     warnings: list[str]
 
 
-def seen_of(path: Path) -> SeenState:
-    """Of a results file. Raises FileError."""
+def seen_of(path: Path, *, is_alone: bool) -> SeenState:
+    """Of a results file. is_alone: nothing else of the certificate ran beside it. Raises FileError."""
     results, _ = read_in_part(path)
     findings = examine(read_place(str(path))) if results.workers else []
     told = {severity: [each for each in findings if each.severity == severity] for severity in ("problem", "warning")}
     problems: list[Wrong] = [("place", each.summary, _advice(each)) for each in told["problem"]]
     records = results.latest()
+    busy = [*_of_cpus(records)] if is_alone else []
     return SeenState(
-        [*problems, *_of_gpu(_readings(records)), *_hot(records)], [each.summary for each in told["warning"]]
+        [*problems, *busy, *_of_gpu(_readings(records)), *_hot(records)], [each.summary for each in told["warning"]]
     )
 
 
 def _advice(found: Finding) -> str | None:
     return " ".join([*filter(None, [found.advice]), *found.fix]) or None
+
+
+def _of_cpus(records: Sequence[Record]) -> Iterator[Wrong]:
+    """Where other programs had more of its CPUs than on a quiet machine, over all cases together."""
+    read = [each.measurement.host for each in records if each.measurement and each.measurement.host]
+    counted = [(each.others_s, each.cpus * each.duration_s) for each in read if each.others_s is not None and each.cpus]
+    others_s, there_s = map(sum, zip((0.0, 0.0), *counted, strict=True))
+    if others_s > max(LEAST_OTHERS_S, OTHERS_FRACTION * there_s):
+        share = f"other programs kept its CPUs busy in {format_percent(others_s / there_s)} of their time"
+        words = f"{share}, so that its times are not its own: {', '.join(_busiest(read)) or 'none could be named'}"
+        yield "busy CPUs", words, "end them, or have them done, and measure again with --overwrite"
+
+
+def _busiest(read: Iterable[HostReading]) -> list[str]:
+    took: defaultdict[str, float] = defaultdict(float)
+    for process in (process for each in read for process in each.others):
+        took[process.name] += process.cpu_time_s
+    return sorted(took, key=lambda name: -took[name])[:MOST_NAMED]
 
 
 def _readings(records: Sequence[Record]) -> list[GpuReading]:

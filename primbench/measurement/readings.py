@@ -10,6 +10,10 @@ from primbench.quantities import Amount, Seconds, Time, Whole
 
 MOVED = "this process was moved to another control group"
 """Why it is not known how long a quota held it back."""
+OTHERS_FRACTION = 0.05
+"""Of the time of its CPUs: a quiet machine of 16 shows 0.1 %, one of 2 up to 4, busy ones half."""
+LEAST_OTHERS_S = 0.1
+"""Ten ticks of the clock that the kernel counts by, each of which may be on the wrong side."""
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +67,16 @@ class Pages(msgspec.Struct, frozen=True, kw_only=True):
     """How many pages the buffers have, where ``by_node`` counts a sample; None where it counts all."""
 
 
+class NeighbourProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """Another process that had the CPUs."""
+
+    pid: Whole
+    name: str
+    """Its number and name."""
+    cpu_time_s: Seconds
+    """While a job was watched; of a case since such processes were looked for last, which can be before it."""
+
+
 class HostReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Counter differences of this process and machine while a case was timed; None with a reason in ``missing``."""
 
@@ -92,6 +106,8 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stolen_s: Seconds | None = None
     """CPU time that the hypervisor took of these CPUs while they had work, added up over them."""
     cpus: Whole | None = None
+    others: list[NeighbourProcess] = []
+    """Other programs, the busiest first, looked up where ``others_s`` is more than a quiet machine has."""
     read_bytes: Whole | None = None
     """Bytes that had to come from disks for this process and those that it waited for, and were not in the page cache.
     """
@@ -100,6 +116,13 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     memory.
     """
     missing: dict[str, str] = {}
+
+    @property
+    def is_beside_others(self) -> bool:
+        """Whether other programs took more of its CPUs than they do on a quiet machine."""
+        if self.others_s is None or self.cpus is None:
+            return False
+        return self.others_s > max(LEAST_OTHERS_S, OTHERS_FRACTION * self.cpus * self.duration_s)
 
     @property
     def was_moved(self) -> bool:

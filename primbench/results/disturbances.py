@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from primbench.measurement.readings import LEAST_OTHERS_S
 from primbench.system.files import format_cpu_list
 from primbench.units import format_bytes, format_percent, format_time
 
@@ -19,8 +20,6 @@ WAITED_FRACTION = 0.05
 # Of CPU time. Two programs that share a CPU take turns every 3 to 10 ms; a quiet machine has ten a second.
 SWITCHES_PER_S = 100
 FEWEST_SWITCHES = 10
-OTHERS_FRACTION = 0.05  # of the time of its CPUs: a quiet machine of 16 shows 0.1 %, one of 2 up to 4, busy ones half
-LEAST_OTHERS_S = 0.1  # ten ticks of the clock that the kernel counts by, each of which may be on the wrong side
 # The user's settings and the limits of power and voltage that a GPU at work runs into; the table names them on its own.
 ORDINARY_REASONS = frozenset(
     (
@@ -118,9 +117,10 @@ def _of_others(host: HostReading, measurement: Measurement) -> Iterator[tuple[st
     if host.others_s is None or host.stolen_s is None or host.cpus is None or measurement.neighbour:
         return
     there_s = host.cpus * host.duration_s
-    if host.others_s > max(LEAST_OTHERS_S, OTHERS_FRACTION * there_s):
+    if host.is_beside_others:
         busy = f"{host.others_s / host.duration_s:.1f} of its {host.cpus} CPU{'s' * (host.cpus > 1)}"
-        yield f"other programs kept {busy} busy", host.others_s / there_s
+        names = f", the busiest: {', '.join(each.name for each in host.others)}" if host.others else ""
+        yield f"other programs kept {busy} busy{names}", host.others_s / there_s
     asked_s = host.stolen_s + host.others_s + host.cpu_time_s
     if host.stolen_s > max(LEAST_OTHERS_S, WAITED_FRACTION * asked_s):
         share = host.stolen_s / asked_s

@@ -22,6 +22,7 @@ from primbench.system.files import attempt, labelled_value, whole_number
 from primbench.system.memory import reread_bytes
 from primbench.system.pressure import cpu_pressure
 from primbench.system.processes import fields_of_stat, folder_of, quick_text
+from primbench.timing import beside
 
 _Number = TypeVar("_Number", int, float)
 
@@ -126,6 +127,7 @@ class HostCounters(msgspec.Struct, frozen=True, kw_only=True):
 def start(root: Path = Path("/")) -> HostCounters:
     """Read the counters; ``root`` is where /proc and /sys are found."""
     missing: dict[str, str] = {}
+    beside.look(root)
     pressure_s = attempt(missing, "cpu_pressure_some_s", lambda: cpu_pressure("total", root) * 1e-6)
     threads = attempt(missing, "waited_s", lambda: threads_of(root))
     throttling = attempt(missing, "throttled_s", lambda: throttling_of(folders_of(root)))
@@ -166,7 +168,7 @@ def since(before: HostCounters, turns: Turns | None = None, *, is_alone: bool = 
         missing["slow_cpus"] = missing["waited_s"]
     throttled = _held_back_most(before, now, missing)
     others_s, stolen_s, cpus = _others(before, now, missing, is_alone=is_alone and turns is None)
-    return HostReading(
+    found = HostReading(
         duration_s=duration_s,
         cpu_time_s=now.cpu_time_s - before.cpu_time_s,
         voluntary_switches=now.voluntary_switches - before.voluntary_switches,
@@ -184,6 +186,14 @@ def since(before: HostCounters, turns: Turns | None = None, *, is_alone: bool = 
         reread_bytes=_difference(now.reread_bytes, before.reread_bytes),
         missing=missing,
     )
+    return _with_others(found, now)
+
+
+def _with_others(found: HostReading, now: HostCounters) -> HostReading:
+    """Who they are, where they took more than on a quiet machine."""
+    if not found.is_beside_others or now.load is None:
+        return found
+    return msgspec.structs.replace(found, others=beside.others(now.root, now.load.cpus))
 
 
 def _read_bytes(root: Path) -> int:

@@ -11,24 +11,26 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from primbench.doctor.job import FunctionCalls, Job, NeighbourProcess, Stretch
+from primbench.doctor.job import FunctionCalls, Job, Stretch
 from primbench.environment.disks import of_open_files
 from primbench.environment.limits import Limits
 from primbench.environment.reading import group_of
 from primbench.errors import InvalidRequest
 from primbench.quantities import Seconds, Whole
 from primbench.system.files import attempt, read_cpu_list
+from primbench.system.neighbours import cpu_times, neighbours
 from primbench.system.processes import check_runs, folder_of, has_ended, named, started
 from primbench.watching import gpus
 from primbench.watching.calls import Counters, summed
 from primbench.watching.looks import GONE, Looks, are_at_rest, children_of, has_fuse, states_of
-from primbench.watching.members import JobMembers, cpu_times, neighbours
+from primbench.watching.members import JobMembers
 from primbench.watching.moment import Moment, read
 from primbench.watching.stretch import between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from primbench.measurement.readings import NeighbourProcess
     from primbench.watching.members import Others
 
 EVERY_S = 1.0
@@ -117,7 +119,8 @@ class Watch:
     def neighbours(self) -> list[NeighbourProcess]:
         """Others that used CPUs most by now."""
         lasted_s = time.monotonic() - self._began_s
-        return neighbours(self._root, self._cpu_times, self._members.started_by.keys(), lasted_s)
+        now = cpu_times(self._root)
+        return neighbours(self._root, self._cpu_times, now, self._members.started_by.keys(), lasted_s)
 
     def __iter__(self) -> Iterator[Stretch]:
         with self._closing:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from primbench.cli import certifying
 from primbench.fleet.member import Gpus
 from primbench.fleet.soak import drift
-from primbench.measurement.readings import GpuProcess, GpuReading
+from primbench.measurement.readings import GpuProcess, GpuReading, HostReading, NeighbourProcess
 from primbench.results import file as results_file
 from primbench.results.file import Results
 from primbench.results.record import Line
@@ -146,6 +146,31 @@ def test_who_else_holds_a_gpu_makes_it_unfit(invoke: Callable[..., Result], made
 
     wrong, _ = judged(invoke, made({"n4": with_neighbour}))
     assert {"neighbour", "memory errors"} == wrong["n4"] - wrong.get("n1", set())
+
+
+def test_who_keeps_its_cpus_busy_makes_a_node_unfit_and_is_named(
+    invoke: Callable[..., Result], made: Callable[..., Path]
+) -> None:
+    def beside(others_s: float, *others: str) -> Change:
+        named = [NeighbourProcess(pid=7, name=each, cpu_time_s=1.0) for each in others]
+        reading = HostReading(
+            duration_s=1.0, cpu_time_s=1.0, voluntary_switches=0, involuntary_switches=0, cpus=2, others_s=others_s,
+            stolen_s=0.0, others=named,
+        )  # fmt: skip
+        return lambda results: replace(
+            results,
+            records=[
+                replace(each, measurement=each.measurement and replace(each.measurement, host=reading))
+                for each in results.records
+            ],
+        )
+
+    quiet = {f"n{number}": beside(0.05) for number in range(1, 9)}
+    wrong, told = judged(invoke, made(quiet | {"n4": beside(1.5, "71 (stress)", "72 (stress)")}))
+    assert ["n4"] == [name for name, why in wrong.items() if "busy CPUs" in why]
+    (reason,) = [one for each in told["members"] for one in each["reasons"] if one["why"] == "busy CPUs"]
+    assert "in 75.0% of their time" in reason["words"]
+    assert reason["words"].endswith("71 (stress), 72 (stress)")
 
 
 def test_each_gpu_is_a_member_and_meets_each_other_one_once(tmp_path: Path) -> None:

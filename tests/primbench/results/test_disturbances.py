@@ -10,7 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from primbench.measurement import Measurement, Samples
-from primbench.measurement.readings import DataReading, GpuProcess, GpuReading, HostReading, NeighbourReading, Pages
+from primbench.measurement.readings import (
+    DataReading,
+    GpuProcess,
+    GpuReading,
+    HostReading,
+    NeighbourProcess,
+    NeighbourReading,
+    Pages,
+)
 from primbench.results.disturbances import ORDINARY_REASONS, disturbances
 
 TIMES = Samples(samples_s=[1e-3] * 7, calls_per_sample=1, taken_by="host clock", stopped="count")
@@ -66,6 +74,10 @@ DISTURBED: dict[str, tuple[Measurement, list[str]]] = {
     "other programs": (
         host(others_s=3.2, stolen_s=0.0, cpus=8),
         ["other programs kept 4.0 of its 8 CPUs busy"],
+    ),
+    "other programs with names": (
+        host(others_s=3.2, stolen_s=0.0, cpus=8, others=[NeighbourProcess(pid=7, name="7 (make)", cpu_time_s=3.0)]),
+        ["other programs kept 4.0 of its 8 CPUs busy, the busiest: 7 (make)"],
     ),
     "waiting for others": (
         host(waited_s=0.28, others_s=0.14, stolen_s=0.0, cpus=1),

@@ -10,8 +10,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from primbench.system import cgroups
+from primbench.system.neighbours import cpu_times, neighbours
 from primbench.watching import calls
-from primbench.watching.members import JobMembers, cpu_times, in_groups_of, neighbours
+from primbench.watching.members import JobMembers, in_groups_of
 from primbench.watching.moment import read
 from primbench.watching.watch import Watch
 
@@ -131,7 +132,7 @@ def test_neighbours_are_those_that_used_most_meanwhile_and_none_of_the_job(tmp_p
     for pid, used_s in {7: 110, 8: 103, 10: 100.1, 11: 101, 12: 102}.items():
         write(pid, used_s)
     write(9, 6, started=2)
-    found = neighbours(tmp_path, before, [7], 10.0)
+    found = neighbours(tmp_path, before, cpu_times(tmp_path), [7], 10.0)
     assert [(9, 6), (8, 3), (12, 2)] == [(each.pid, round(each.cpu_time_s, 6)) for each in found]
 
 
