@@ -179,6 +179,8 @@ CAUSES = (
     # One CPU of 8 computed: ollama/ollama#7359.
     Cause("sockets", title="sockets of one core each", slows=("everything on the CPU",), works=OF_THREADS, upstream=8.5,
           reads=of("machine", "cores_by_package"), here=sockets, between=threads_by_sockets),
-    Cause("emulation", slows=("start-up", "data loading", "launch", "everything on the CPU"),
+    Cause("emulation", slows=("start-up", "data loading", "launch", "copy", "everything on the CPU"), upstream=-1,
+          explains_away=("machine", "kernel", "kernel-parameters", "mitigations", "clock", "system-calls",
+                         "file-opens"),
           reads=of("machine", "emulator"), here=emulation),
 )  # fmt: skip
