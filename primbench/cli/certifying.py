@@ -86,7 +86,7 @@ def shares(
     entries = [*_entries("gpu"), *_near_nodes(_entries("gpu"))] if of_gpus else []
     for own, visible in of_gpus:
         yield f"{own.name} alone", [_share(folder, "alone", own, entries, visible)]
-    if of_gpus:
+    if len(of_gpus) > 1:
         yield "all GPUs at once", [_share(folder, "together", own, entries, visible) for own, visible in of_gpus]
     yield from _links(folder, found, of_gpus)
     if soak_s is not None:

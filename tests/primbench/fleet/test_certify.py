@@ -181,6 +181,8 @@ def test_each_gpu_is_a_member_and_meets_each_other_one_once(tmp_path: Path) -> N
     pairs = [pair for each in names[6:9] for pair in each]
     assert (6, 2) == (len({*pairs}), len(names[6]))
     assert [f"n:gpu{number}" for number in range(4)] == names[9]
+    alone = certifying.shares(tmp_path, Member(node="n", rank=0, of=1), Gpus((0,), 1), None, None)
+    assert ["n", "n:gpu0"] == [each.member.name for _, at_once in alone for each in at_once], "it is alone anyway"
 
 
 def test_a_gpu_that_cannot_be_measured_is_not_fit(
