@@ -95,7 +95,8 @@ def sentence(
     remedies = "; ".join(
         WORDS[part].remedy.format(least=format_time(_at_best_s(parts_s, step_s, part, on_gpu=on_gpu))) for part in parts
     )
-    bounds = said(parts, it)
+    times_s = [of_group(part, parts_s, on_gpu=on_gpu) for part in parts]
+    bounds = said(parts, it, evenly=times_s[0] - times_s[-1] <= MUCH * step_s)
     if len(parts) > 1:
         spans = listed([_span(part, (parts_s, *ways), on_gpu=on_gpu) for part in parts])
         return f"{bounds[0].upper()}{bounds[1:]}: {spans} of {format_time(step_s)}; {remedies}."

@@ -90,9 +90,9 @@ WORDS: Mapping[StepPart, PartWords] = {
 }  # fmt: skip
 
 
-def said(parts: Sequence[StepPart], it: str) -> str:
-    """What bounds a step, the most first; they are as good as equal."""
+def said(parts: Sequence[StepPart], it: str, *, evenly: bool = False) -> str:
+    """What bounds a step, the most first. evenly: whether they are known to be about equal; else any of them may."""
     names = [WORDS[part].who for part in parts]
-    if len(names) == 1:
-        return f"{names[0]} {WORDS[parts[0]].verb} {it}"
-    return f"{', '.join(names[:-1])} and {names[-1]} bound {it} about equally"
+    if evenly and len(names) > 1:
+        return f"{', '.join(names[:-1])} and {names[-1]} bound {it} about equally"
+    return ", or ".join([f"{names[0]} {WORDS[parts[0]].verb} {it}", *names[1:]])

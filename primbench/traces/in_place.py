@@ -110,7 +110,7 @@ def _same(alone: Sequence[StepPart], in_place: Sequence[StepPart]) -> str:
         return "The parts, measured alone, say the same of what bounds it, as far as a trace tells."
     one, other = (said(parts, "it") if parts else "most of it is unexplained" for parts in (alone, in_place))
     both = [part for part in in_place if part in alone]
-    may_be = f" Both may be: {said(both, 'it')}." if both else ""
+    may_be = f" Neither excludes that {said(both, 'it')}." if both else ""
     return f"By the parts, measured alone, {one}; by the trace {other}.{may_be}"
 
 

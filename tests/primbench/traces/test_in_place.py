@@ -119,7 +119,7 @@ def test_a_wait_for_a_cpu_and_new_memory_are_of_what_a_trace_counts_them_as() ->
 def test_a_step_and_its_trace_agree_where_neither_excludes_what_the_other_names() -> None:
     assert _same(["python", "operators"], ["operators", "python"]).startswith("The parts, measured alone, say the same")
     assert _same(["python", "operators"], ["operators"]) == (
-        "By the parts, measured alone, Python between operators and torch's operators bound it about equally; by the "
-        "trace torch's operators bound it. Both may be: torch's operators bound it."
+        "By the parts, measured alone, Python between operators bounds it, or torch's operators; by the trace torch's "
+        "operators bound it. Neither excludes that torch's operators bound it."
     )
     assert _same([], ["data"]).endswith("most of it is unexplained; by the trace the data loader bounds it.")
