@@ -41,7 +41,8 @@ EMULATED_CLOCK = ("tsc=reliable", "no_timer_check", "nowatchdog")  # whose ticks
 _KVM_CREATE_VM = 0xAE01  # linux/kvm.h
 
 # It reads one line, which is the worker's command and variables, and becomes the worker. By pipes: a port takes a part
-# alone of what is long. Standard error is the console.
+# alone of what is long. Ports come a while after their module, on a busy machine later than all else. Standard error is
+# the console.
 INIT = """\
 #!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -61,6 +62,7 @@ mount -t tmpfs tmpfs /new/dev/shm
 mount -t cgroup2 cgroup2 /new/sys/fs/cgroup
 ip link set lo up
 cd /new/dev
+until [ -e vport*p1 ] && [ -e vport*p2 ]; do sleep 0.1; done
 cat vport*p1 | {
     { chroot /new {python} -I -S -c {first}; echo "$?" > /ended; } | cat > "$(echo vport*p2)"
     status=$(cat /ended)
