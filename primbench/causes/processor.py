@@ -181,6 +181,6 @@ CAUSES = (
           reads=of("machine", "cores_by_package"), here=sockets, between=threads_by_sockets),
     Cause("emulation", slows=("start-up", "data loading", "launch", "copy", "everything on the CPU"), upstream=-1,
           explains_away=("machine", "kernel", "kernel-parameters", "mitigations", "clock", "system-calls",
-                         "file-opens"),
+                         "file-opens", "packets"),
           reads=of("machine", "emulator"), here=emulation),
 )  # fmt: skip
