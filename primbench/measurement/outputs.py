@@ -19,6 +19,10 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     """Of the output that was checked."""
     calls: dict[str, Whole]
     """Digest -> how many calls of this process gave such an output, of those that were looked at; that one included."""
+    compared_fraction: Amount | None = None
+    """Of the elements of the output, the share that was compared with the reference; of all it was seen that they were
+    written and are no NaN. None in files from before it was kept.
+    """
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +31,8 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     error: Amount
     """``Measurement.error`` of it."""
+    compared_fraction: Amount | None = None
+    """``Output.compared_fraction`` of it."""
 
 
 def part_words(size_bytes: int) -> int:

@@ -54,6 +54,7 @@ def _found(record: Record) -> dict[str, object]:
     measured = record.measurement or Measurement()
     main = measured.main
     found: dict[str, object] = {"status": record.status, "reason": record.reason, "verified": measured.verified}
+    found["compared_fraction"] = measured.output.compared_fraction if measured.output else None
     for metric in SAMPLED:
         found |= _quantiles(metric.name, metric.samples(measured))
     for name, others in measured.others.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from primbench.errors import VerificationError
 from primbench.measurement.outputs import Output
-from primbench.problem import description_of
+from primbench.problem import Exact, description_of
 from primbench.timing.digest import digest_of
 from primbench.timing.references import NOTHING_KNOWN, KnownOfCase
 from primbench.timing.verify import called_again, error_of, on_host, overwrite, rewritten
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from primbench.backends import Backend
-    from primbench.problem import Array, Exact, Problem, Reference, Step
+    from primbench.problem import Array, Problem, Reference, Step
 
 LONG_S = 0.05  # a call that takes longer is not repeated for nothing but to see whether it gives the same
 FIRST_CALLS, FIRST_S = 8, 0.01  # that are looked at in the first process of an arm, of short calls
@@ -50,11 +50,12 @@ class OutputCheck:
         self._backend, self._problem, self._step = backend, problem, step
         self._make_reference: Callable[[], Reference | Exact] = lambda: known.reference_of(problem, seed, reference)
         self._reference: Reference | Exact | None = None
-        self._known = {each.digest: each.error for each in known.outputs}
+        self._known = {each.digest: each for each in known.outputs}
         self._calls: Counter[str] = Counter()
         self._others: list[Array] = []
         self._digest = ""
         self._error: float | None = None
+        self._compared_fraction: float | None = None
 
     def begin(self, output: Any = None) -> Callable[[], float]:
         """Make calls, and return what compares the output, which may go on beside further calls.
@@ -69,7 +70,8 @@ class OutputCheck:
         call_s = (time.perf_counter() - started) / calls
         self._digest = self._seen(output)
         if self._digest in self._known:
-            self._error = self._known[self._digest]
+            known = self._known[self._digest]
+            self._error, self._compared_fraction = known.error, known.compared_fraction
             return self._checked
         host = on_host(self._backend, output)
         if not self._backend.device.is_gpu or host is output:  # the next call writes there
@@ -85,7 +87,7 @@ class OutputCheck:
 
     def output(self) -> Output:
         """What calls gave so far."""
-        return Output(digest=self._digest, calls=dict(self._calls))
+        return Output(digest=self._digest, calls=dict(self._calls), compared_fraction=self._compared_fraction)
 
     def _checked(self) -> float:
         assert self._error is not None
@@ -94,7 +96,7 @@ class OutputCheck:
     def _compare(self, host: Array) -> float:
         found = [error_of(each, self._problem, self._of_problem()) for each in (host, *self._others)]
         self._others.clear()
-        self._error = max(found)
+        self._error, self._compared_fraction = max(found), _compared(host, self._of_problem())
         return self._error
 
     def _of_problem(self) -> Reference | Exact:
@@ -138,6 +140,11 @@ class OutputCheck:
         if len(self._calls) == 1:
             return count > FEW_REPEATS if self._known else count >= FIRST_CALLS or spent_s > FIRST_S
         return min(self._calls.values()) > 1 or len(self._calls) > 2 or count > MOST_REPEATS
+
+
+def _compared(host: Array, reference: Reference | Exact) -> float:
+    """Of the elements of an output, the share that a reference says something of."""
+    return 1.0 if isinstance(reference, Exact) else min(1.0, reference.expected.size / host.size)
 
 
 def refuse_kept(backend: Backend, call: Callable[[], Any], inputs: Iterable[Any]) -> None:

@@ -47,7 +47,8 @@ class CheckedOutputs:
             return
         found = self._found.setdefault(_key(case), [])
         if len(found) < MOST and measured.output.digest not in (each.digest for each in found):
-            found.append(Checked(digest=measured.output.digest, error=measured.error))
+            output, error = measured.output, measured.error
+            found.append(Checked(digest=output.digest, error=error, compared_fraction=output.compared_fraction))
 
 
 def _key(case: Case) -> bytes:

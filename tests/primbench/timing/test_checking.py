@@ -58,6 +58,22 @@ def test_the_first_process_compares_with_the_reference_and_sees_whether_calls_gi
     assert 2 <= check.output().calls[RIGHT] <= FIRST_CALLS
 
 
+def test_it_says_what_share_of_the_output_is_compared_and_a_later_one_repeats_it() -> None:
+    problem = Gemm(700, 800, 900)
+    inputs = problem.inputs(np.random.default_rng(0))
+    step = setup_of("gemm", "numpy")(BACKEND, problem, *inputs)
+    check = OutputCheck(BACKEND, problem, step, lambda: problem.reference(np.random.default_rng(1), *inputs))
+    error = check.begin()()
+    assert 64 * 64 / (700 * 800) == check.output().compared_fraction
+    told = Checked(digest=check.output().digest, error=error, compared_fraction=check.output().compared_fraction)
+    later = OutputCheck(BACKEND, problem, step, not_asked_for, known=KnownOfCase(outputs=[told]))
+    later.begin()()
+    assert check.output().compared_fraction == later.output().compared_fraction
+    whole = OutputCheck(BACKEND, PROBLEM, right_step(), reference)
+    whole.begin()()
+    assert 1 == whole.output().compared_fraction
+
+
 def test_a_later_one_compares_digests_and_has_the_error_of_the_first() -> None:
     check = OutputCheck(BACKEND, PROBLEM, right_step(), not_asked_for, known=known("of another", RIGHT))
     assert 0.25 == check.begin()()
