@@ -49,7 +49,6 @@ def recorder(step: CapturedStep, is_apart: Callable[[], bool] = lambda: False) -
     Its begin_module() is for who knows that one is called. Its abandon() is for another thread than the one that
     entered it, which has ended: a dispatch mode ends with it.
     """
-    import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     phases, around = _Phases(), contextlib.ExitStack()
@@ -79,7 +78,7 @@ def recorder(step: CapturedStep, is_apart: Callable[[], bool] = lambda: False) -
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
-            if any(each not in (torch.Tensor, torch.nn.Parameter) for each in types):
+            if not _are_plain(types):
                 return NotImplemented  # tensors of a kind of their own call operators on what they are made of
             if func.namespace in UNSEEN or is_apart():
                 return func(*args, **kwargs)
@@ -107,8 +106,18 @@ def _called(func: Any, args: Any, kwargs: Any, step: CapturedStep, phases: _Phas
     else:  # this may be all that there is ever to know of it
         result, seconds = lasting(lambda: func(*args, **kwargs))
         call = call._replace(seconds=seconds)
-    step.calls.append(call if call.host_only else _touching(call, tensors, result))
+    call = call if call.host_only else _touching(call, tensors, result)
+    if call.touched and not call.touched.made and not _are_plain(map(type, tensors_in(result))):
+        call = call._replace(host_only=True)  # a tensor of a kind of its own around what was given
+    step.calls.append(call)
     return result
+
+
+def _are_plain(types: Iterable[type]) -> bool:
+    """Whether none is of tensors that are made of others."""
+    import torch
+
+    return all(each in (torch.Tensor, torch.nn.Parameter) for each in types)
 
 
 def _launching(step: CapturedStep, phases: _Phases, is_apart: Callable[[], bool]) -> Launched:

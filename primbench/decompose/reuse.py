@@ -46,12 +46,26 @@ def tensors_in(value: Any) -> Iterator[Any]:
             yield from tensors_in(each)
 
 
+def made_of(tensor: Any) -> Iterator[Any]:
+    """The tensors that have the memory that one stands for, be it one of torch.func, or made of others."""
+    import torch
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # noqa: SLF001
+        tensor = torch._C._functorch.get_unwrapped(tensor)  # noqa: SLF001
+    if is_traceable_wrapper_subclass(tensor):
+        for name in tensor.__tensor_flatten__()[0]:
+            yield from made_of(getattr(tensor, name))
+    else:
+        yield tensor
+
+
 def _storages(tensors: Iterable[Any], device: str) -> dict[int, int]:
     """By their addresses, which an allocator hands out again with their lines in the cache: bytes of the tensors."""
     import torch
 
     found: dict[int, int] = {}
-    for each in tensors:
+    for each in itertools.chain.from_iterable(map(made_of, tensors)):
         if each.is_nested or each.layout != torch.strided or each.device.type != device or not each.numel():
             continue
         storage = each.untyped_storage()

@@ -12,6 +12,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from primbench.decompose.recording import as_compiled, is_in_backward, sees_kernels
+from primbench.decompose.reuse import made_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -146,17 +147,14 @@ def _reached(outputs: Iterable[Any]) -> Iterator[Any]:
 
 
 def addresses_of(tensor: Any) -> Iterator[int]:
-    """Of the memory that a tensor stands for, be it one of torch.func, or made of others."""
+    """Of the memory that a tensor stands for."""
     import torch
-    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # noqa: SLF001
-        tensor = torch._C._functorch.get_unwrapped(tensor)  # noqa: SLF001
-    if is_traceable_wrapper_subclass(tensor):
-        for name in tensor.__tensor_flatten__()[0]:
-            yield from addresses_of(getattr(tensor, name))
-    elif tensor.layout == torch.strided and (address := tensor.untyped_storage().data_ptr()):
-        yield address
+    return (
+        address
+        for each in made_of(tensor)
+        if each.layout == torch.strided and (address := each.untyped_storage().data_ptr())
+    )
 
 
 def _watching_writes() -> Any:

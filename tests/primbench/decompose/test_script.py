@@ -381,3 +381,19 @@ def test_two_ranks_under_torchrun_as_they_are(tmp_path: Path) -> None:
     assert 2 == len(said.exposed_s)
     assert f"{said.calls} calls, " in made.stdout + made.stderr
     assert f" of them distinct, made by {said.parts} calls of primitives; " in made.stdout + made.stderr
+
+
+def test_layers_in_tensor_parallel_and_those_that_ranks_hold_in_parts_are_captured(tmp_path: Path) -> None:
+    """What a rank's tensors wrap is recorded, and what only wraps one is nothing that computes."""
+    captured, script = tmp_path / "step.toml", str(Path(__file__).with_name("sharded.py"))
+    command = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "primbench", "capture", script]
+    made = subprocess.run(
+        [sys.executable, *command, "-o", str(captured), "--step", "3"],
+        capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=120, check=False,
+    )  # fmt: skip
+    assert 0 == made.returncode, made.stderr
+    entries = suites.read(captured, set="parts")
+    between = {entry.labels["label"] for entry in entries if getattr(entry.problem, "ranks", 1) == 2}
+    assert {"all_reduce", "_allgather_base_", "_reduce_scatter_base_"} == between
+    wraps = [entry.problem.parameters() for entry in entries if "_wrap_tensor" in entry.labels["label"]]
+    assert all(each["host_only"] for each in wraps)

@@ -1,0 +1,24 @@
+"""A step of two ranks: a layer in tensor parallel, then one of which each rank holds a half."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+mesh = init_device_mesh("cpu", (2,))
+wide = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 16))
+parallelize_module(wide, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+halved = fully_shard(torch.nn.Linear(16, 4), mesh=mesh)
+optimizer = torch.optim.SGD([*wide.parameters(), *halved.parameters()], lr=0.1, foreach=False)
+for _ in range(20):
+    x = torch.randn(8, 16)
+    loss = halved(x + wide(x)).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
