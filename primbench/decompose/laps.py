@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LEAST_TIMED = 5  # steps, the last ones after the captured one where there were fewer before it
 MOST = 10  # steps that are kept, the last ones before the captured one
 STEPS = 6  # that are profiled, of whose median there is an interval
+WARM_UP = 1  # before these, in which the profiler takes longer for its events
 _END, _LOADING = "primbench: a step ends", "primbench: the data loader is at work"
 _ROUNDS, _CALLS = 30, 200  # by which it is found out what profiling costs
 _COLLECTIVES = ("gloo:", "mpi:")  # of backends that run on the host, from their call to their end
@@ -170,7 +171,7 @@ def _between_s(begun: Any, ended: Any) -> float | None:
 
 
 class Inside:
-    """Steps that run under the profiler, one after the other.
+    """Steps that run under the profiler, one after the other, once it is warm.
 
     told: given what they tell, in seconds: how long of each some operator was under way; by rank, how long a collective
     of a backend that runs on the host was, and no operator; and how long of each neither was, nor the data loader at
@@ -185,7 +186,7 @@ class Inside:
 
     @property
     def is_enough(self) -> bool:
-        return len(self._queued_s) > STEPS
+        return len(self._queued_s) > WARM_UP + STEPS
 
     def end(self) -> None:
         """A step ends, and the next one begins. Raises RuntimeError where the script has a profiler of its own."""
@@ -211,7 +212,7 @@ class Inside:
         spans = [(each.start_ns(), each.start_ns() + each.duration_ns(), each.name()) for each in events]
         steps = [*itertools.pairwise(sorted(start for start, _, name in spans if name == _END))]
         ran = [*map(_ran_fraction, steps, itertools.pairwise(self._queued_s))]
-        self._told(*_apart(spans, steps, ran))
+        self._told(*_apart(spans, steps[WARM_UP:], ran[WARM_UP:]))
 
 
 def _apart(

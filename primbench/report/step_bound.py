@@ -223,14 +223,14 @@ def _left(explained: Explained) -> str:
     if not is_quiet(explained):
         return " Something disturbed its parts while they were measured alone: what they take may be of any size."
     rest, slower_s = explained.unexplained_fraction, explained.seconds(SLOWER)
-    said = (
-        f" In it operators take {format_time(slower_s)} more than alone." if slower_s > MUCH * explained.known_s else ""
-    )
+    slower = ""
+    if slower_s > MUCH * explained.known_s:
+        slower = f" In it operators take {format_time(slower_s)} more than alone."
     if rest is None:
         return f" {_unmeasured(explained)}."
     if rest < -MUCH:
         return f" Measured alone, its parts take {format_percent(-rest)} more than the step."
-    return f"{said} {format_percent(rest)} is unexplained." if rest > MUCH else said
+    return f"{slower} {format_percent(rest)} is unexplained." if rest > MUCH else slower
 
 
 def _is_certain(explained: Explained) -> bool:
