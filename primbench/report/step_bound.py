@@ -173,18 +173,19 @@ def _adds_up(explained: Explained) -> bool:
 
 
 def ways_of(explained: Explained) -> list[dict[StepPart, float]]:
-    """With the least that Python may have of a CPU's step, and with the most, by its steps under the profiler: these
-    differ, and what they take longer than others may all be in operators, or between them. [] where they do not tell.
+    """With the least that Python may have of a CPU's step, and with the most, by its steps under the profiler: as these
+    share their time, which differ; what others take longer may all be in operators, or between them. [] where they do
+    not tell.
     """
-    timed, step_s = explained.timed, explained.step_s
-    if timed is None or not step_s or Device.parse(explained.device).is_gpu:
+    timed = explained.timed
+    if timed is None or Device.parse(explained.device).is_gpu:
         return []
     if timed.between_s is None or timed.inside_s is None or timed.between_share is None:
         return []
-    waits = _waits(timed)
-    collective_s = min(timed.ranks_s, default=0.0)
-    left_s = max(0.0, step_s - collective_s - sum(waits.values()))
-    told_s = [timed.between_s, left_s - timed.inside_s, *(share * left_s for share in timed.between_share)]
+    waits, left_s, collective_s = _waits(timed), timed.left_s, min(timed.ranks_s, default=0.0)
+    told_s = [share * left_s for share in timed.between_share]
+    if left_s > timed.inside_s + timed.between_s:
+        told_s += [timed.between_s, left_s - timed.inside_s]
     found = []
     for python_s in (min(max(each, 0.0), left_s) for each in (min(told_s), max(told_s))):
         faults_s = min(timed.faults_s, left_s - python_s)
@@ -198,9 +199,9 @@ def _waits(timed: Timed) -> dict[StepPart, float]:
 
 
 def told_parts(explained: Explained) -> dict[StepPart, float]:
-    """What its time is made of: by its parts where they add up to it, else by the steps as they ran."""
-    ways = ways_of(explained)
-    if not ways or _adds_up(explained):
+    """What its time is made of: by its parts where they add up to no more than it, else by the steps as they ran."""
+    ways, rest_s = ways_of(explained), explained.rest_s or 0.0
+    if not ways or (_adds_up(explained) and rest_s >= -MUCH * explained.known_s):
         return parts_of(explained)
     return {part: sum(way[part] for way in ways) / len(ways) for part in ways[0]}
 

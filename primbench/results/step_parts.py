@@ -200,6 +200,16 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """In what the place where parts were measured is another, in words."""
 
     @property
+    def left_s(self) -> float:
+        """What the median has for operators and for what lies between them: it, without waits and collectives."""
+        return max(0.0, self.median_s - self.waits_s - (self.queues_s or 0.0) - sum(self.ranks_s[:1]))
+
+    def of_step(self, time_s: float) -> float:
+        """A part of between_s and inside_s, where both take longer than there is for them, as much less as both."""
+        both_s = (self.between_s or 0.0) + (self.inside_s or 0.0)
+        return time_s if self.inside_s is None or both_s <= self.left_s else time_s * self.left_s / both_s
+
+    @property
     def waits_for_rank_s(self) -> float:
         """How much longer than the rank that all wait for."""
         return self.ranks_s[0] - min(self.ranks_s) if self.ranks_s else 0.0
@@ -210,7 +220,9 @@ def slower_s(timed: Timed | None, parts_s: float, *, is_least: bool) -> float:
 
     is_least: whether more than that is not known of them.
     """
-    return 0.0 if timed is None or is_least else max(0.0, (timed.inside_s or 0.0) - parts_s - timed.faults_s)
+    if timed is None or is_least:
+        return 0.0
+    return max(0.0, timed.of_step(timed.inside_s or 0.0) - parts_s - timed.faults_s)
 
 
 def timed(captured: Captured | None, elsewhere: list[str] | None = None) -> Timed | None:

@@ -249,7 +249,7 @@ def _on_cpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     numbers = [_number("step", parts_s, step_s, whole, is_least=_lacks(parts, _device_s))]
     # Last, since a part by itself is called by Python, too.
     slower = slower_s(timed, parts_s, is_least=numbers[0].is_least)
-    own = [(PYTHON, timed.between_s or 0.0), (FAULTS, timed.faults_s), (SLOWER, slower)] if timed else []
+    own = [(PYTHON, timed.of_step(timed.between_s or 0.0)), (FAULTS, timed.faults_s), (SLOWER, slower)] if timed else []
     return numbers, [*_by_name(parts), *_left(parts, step_s and step_s - parts_s, [*_waits(timed), *own])]
 
 
