@@ -233,7 +233,7 @@ def _left(parts: Sequence[Part], rest_s: float | None, known: Sequence[tuple[str
         if (taken_s := min(seconds, rest_s)) > 0:
             found.append(SumRow(name=name, seconds=taken_s))
             rest_s -= taken_s
-    return [*found, *rows, SumRow(name=UNEXPLAINED, seconds=None if unmeasured else rest_s)]
+    return [*found, *rows, SumRow(name=UNEXPLAINED, seconds=None if unmeasured else round(rest_s, 15) + 0.0)]
 
 
 def _waits(timed: Timed | None) -> list[tuple[str, float]]:

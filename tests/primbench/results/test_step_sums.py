@@ -271,6 +271,7 @@ def test_the_profilers_time_is_shared_as_all_and_what_it_missed_may_be_of_either
     found = explained([record("gemm", 5, Measurement(batch_s=samples(1e-3)), "cpu")], timed(step), captured=step)
     assert found is not None
     assert python_ms == tuple(round(1e3 * way["python"], 6) for way in ways_of(found))
+    assert found.seconds(UNEXPLAINED) == pytest.approx(max(0.0, 10 - inside_ms - between_ms) * 1e-3, abs=0.0)
     assert answer([("A", found)]).startswith(said)
 
 
