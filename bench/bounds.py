@@ -25,6 +25,7 @@ from primbench.results.file import Results
 from primbench.results.writer import header
 from primbench.spec.arm import Arm
 from primbench.spec.placement import Placement
+from primbench.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +97,7 @@ def main() -> None:
                 continue
             for told in bounds.places:
                 row(name, told)
-            print(f"{bounds.took_s:.0f} s: {answer(bounds)}", flush=True)
+            print(f"{format_time(bounds.took_s)}: {answer(bounds)}", flush=True)
             if bounds.is_cut_off:
                 sys.exit(130)
 

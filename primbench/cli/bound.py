@@ -24,6 +24,8 @@ from primbench.spec.study import with_neighbour
 
 if TYPE_CHECKING:
     from primbench.doses.found import Bounds
+    from primbench.report.document import Document
+    from primbench.results.file import Results
     from primbench.spec.arm import Arm
     from primbench.spec.neighbour import Neighbour
 
@@ -114,6 +116,15 @@ def _places(asked: BoundStep) -> list[Arm]:
 
 def _is_bad(bounds: Bounds) -> bool:
     return bounds.time_s is None or any(each.is_within is False for each in bounds.places)
+
+
+def answered(results: Results) -> Document | None:
+    """What a results file tells of a step that was dosed, for `primbench report`."""
+    from primbench.doses.recalling import recalled
+    from primbench.doses.report import document
+
+    found = recalled(results)
+    return document(found) if found else None
 
 
 command = RequestCommand(

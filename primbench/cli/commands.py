@@ -2,8 +2,10 @@
 
 The file is called as the command, with an underscore behind it where Python has such a word, and has the command of
 click as ``command`` and its place among others as ``RANK``. Where the command writes files of a kind of its own, it has
-what their first line is, as ``KEEPS``, and a function ``shown``, which makes a document of one for `primbench show`. It
-is imported when the command is used; of the others the text is read.
+what their first line is, as ``KEEPS``, and a function ``shown``, which makes a document of one for `primbench show`.
+Where it has an answer of its own to results files, a function ``answered`` makes a document of one for
+`primbench report`, None where it did not write the file.
+It is imported when the command is used; of the others the text is read.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
     import click
@@ -41,13 +44,25 @@ def command(name: str) -> click.Command | None:
 
 def keeper(kind: str) -> tuple[str, ModuleType] | None:
     """The command that writes files whose first line is of this kind, and its module; None where there is none."""
+    for name, found, kept in _having(r'KEEPS = "(\w+)"$'):
+        if kept == kind:
+            return name, importlib.import_module(found)
+    return None
+
+
+def answerers() -> Iterator[ModuleType]:
+    """The modules of commands that have an answer of their own to results files."""
+    return (importlib.import_module(found) for _, found, _ in _having(r"def (answered)\("))
+
+
+def _having(line: str) -> Iterator[tuple[str, str, str]]:
+    """Commands in whose files a line begins like this: name, module, and what is in parentheses."""
     for name in known():
         stem = name if os.path.isfile(os.path.join(_FOLDER, f"{name}.py")) else f"{name}_"
         with open(os.path.join(_FOLDER, f"{stem}.py"), encoding="utf-8") as opened:
-            kept = re.search(r'(?m)^KEEPS = "(\w+)"$', opened.read())
-        if kept and kept[1] == kind:
-            return name, importlib.import_module(f"primbench.cli.{stem}")
-    return None
+            found = re.search(f"(?m)^{line}", opened.read())
+        if found:
+            yield name, f"primbench.cli.{stem}", found[1]
 
 
 def _read(file: str) -> list[tuple[int, str, str]]:

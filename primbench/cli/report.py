@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from primbench.baselines.roof import roof_of
+from primbench.cli import commands
 from primbench.cli.echo import say
 from primbench.cli.option_types import FILE
 from primbench.cli.options import overwrite_option
@@ -68,16 +69,32 @@ def _reading_alone() -> Callable[[str], Results]:
 
 def _page(places: Sequence[NamedRuns], baseline: str | None) -> Document:
     first, *others = places
-    if others:
-        files = [(place.label, as_one(place)) for place in places]
-        pages = [(other.label, _beside(first, other)) for other in others]
-        page = compared.pages(pages, first.label) if others[1:] else pages[0][1]
-        parts = [overview.of_files(files), *page.sections(), *compared.of_files(files)]
-        return replace(page, sections=lambda: parts)
-    study = as_one(first).header.study
-    if study and study.why and baseline is None and len(first.runs) == 1:
-        return _why_page(first)
-    return _one_page(first, baseline)
+    if not others:
+        return _of_one(first, baseline)
+    files = [(place.label, as_one(place)) for place in places]
+    pages = [(other.label, _beside(first, other)) for other in others]
+    page = compared.pages(pages, first.label) if others[1:] else pages[0][1]
+    parts = [overview.of_files(files), *page.sections(), *compared.of_files(files)]
+    return replace(page, sections=lambda: parts)
+
+
+def _of_one(place: NamedRuns, baseline: str | None) -> Document:
+    if baseline is not None or len(place.runs) > 1:
+        return _one_page(place, baseline)
+    study = as_one(place).header.study
+    if study and study.why:
+        return _why_page(place)
+    return _answered(place) or _one_page(place, baseline)
+
+
+def _answered(place: NamedRuns) -> Document | None:
+    """By the command that wrote the file, where it has an answer of its own; then the records."""
+    (results,) = place.runs
+    found: Document | None = next(filter(None, (each.answered(results) for each in commands.answerers())), None)
+    if found is None:
+        return None
+    parts = [*found.sections(), *compared.of_files([("", results)])]
+    return replace(found, sections=lambda: parts)
 
 
 def _why_page(place: NamedRuns) -> Document:

@@ -121,7 +121,7 @@ def bound(
             _place(dosing, known, arm, places, tell)
     except (KeyboardInterrupt, SystemExit) as stop:
         ended, dosing.is_cut_off = stop, True
-    bounds = replace(_bounds(asking.step, dosing), places=places, is_cut_off=dosing.is_cut_off)
+    bounds = replace(bounds_of(asking.step, dosing), places=places, is_cut_off=dosing.is_cut_off)
     return replace(bounds, took_s=round(time.monotonic() - begun_s, 3)), ended
 
 
@@ -159,7 +159,7 @@ def _as_here(arm: Arm, here: DosingPlace) -> Arm:
     return replace(arm, placement=Placement(threads=min(here.threads, len(few)) if few else here.threads))
 
 
-def _bounds(step: ReplayedStep, dosing: Dosing) -> Bounds:
+def bounds_of(step: ReplayedStep, dosing: Dosing) -> Bounds:
     """Of what was measured by now."""
     undosed = [each.measurement for each in dosing.records(UNDOSED) if each.measurement]
     counts = undosed[0].counts if undosed else {}

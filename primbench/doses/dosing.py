@@ -67,7 +67,7 @@ class Dosing:
 
     def give(self, trial: Trial) -> None:
         self._pair(trial.id, trial.arms, trial.cases)
-        self._learn_use()
+        self.learn_use()
 
     def is_in_time(self, trial: Trial, ends_s: float) -> bool:
         """Whether it would end before that, in time.monotonic()'s seconds; the first one is given in any case."""
@@ -86,11 +86,11 @@ class Dosing:
 
     def probe(self, arm: Arm, probes: Sequence[Probe]) -> list[int]:
         """Numbers of the pairs in which a place's primitives were measured, and those here."""
-        return self._place(f"primitives in {arm.name}", arm, [each.case(self.here) for each in probes])
+        return self._place(probe_in(arm.name), arm, [each.case(self.here) for each in probes])
 
     def run_there(self, arm: Arm) -> list[int]:
         """The same of the step itself."""
-        return self._place(f"the step in {arm.name}", arm, [replace(self.step, method=OF_A_QUOTA)])
+        return self._place(step_in(arm.name), arm, [replace(self.step, method=OF_A_QUOTA)])
 
     def _place(self, words: str, arm: Arm, cases: Sequence[Case]) -> list[int]:
         for _ in range(PAIRS):
@@ -141,12 +141,13 @@ class Dosing:
             for number, cases in enumerate(block.by_arm, 1):
                 yield from session.run(cases, ALONE, [each.arm for each in firsts[number:]])
 
-    def _learn_use(self) -> None:
-        """How many CPUs the undosed step keeps busy, by the process that was disturbed least."""
-        hosts = [each.measurement.host for each in self.records(UNDOSED) if each.measurement]
-        used = [busy_cpus(host, self.here.usable_cpus) for host in hosts if host is not None and host.duration_s]
-        if used:
-            self.here = self.here._replace(used_cpus=max(used))
+    def learn_use(self) -> None:
+        """How many CPUs the undosed step keeps busy, by the process of a trial that was disturbed least."""
+        of_trials = {number for trial in self.trials for number in self.numbers[trial.id]}
+        several = [each.measurement for each in self.records(UNDOSED) if each.case.process in of_trials]
+        hosts = [each.host for each in several if each is not None and each.host is not None]
+        used = [busy_cpus(each, self.here.usable_cpus) for each in hosts if each.duration_s]
+        self.here = self.here._replace(used_cpus=max(used, default=self.here.used_cpus))
 
     def records(self, arm: str, primitive: str | None = None) -> list[Record]:
         """Those of the step, or of another primitive, that were measured in an arm."""
@@ -178,6 +179,16 @@ class Dosing:
         wanted = {*numbers}
         found = [each for each in self.found.records if each.case.process in wanted and each.measurement is None]
         return [*dict.fromkeys(f"{each.case.arm}: {each.reason}" for each in found if each.reason)]
+
+
+def probe_in(arm: str) -> str:
+    """The name of the pairs in which a place's primitives are measured."""
+    return f"primitives in {arm}"
+
+
+def step_in(arm: str) -> str:
+    """The name of those in which the step is."""
+    return f"the step in {arm}"
 
 
 def _processes(arms: Sequence[Arm], cases: Sequence[Case]) -> int:

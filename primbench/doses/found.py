@@ -95,6 +95,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     kernel does not count it, or none ran."""
     slopes: list[Slope]
     places: list[Foretold] = []
-    took_s: float = 0.0
+    took_s: float | None = None
+    """How long all of it took; None where it was read from a file."""
     is_cut_off: bool = False
     """Whether it was interrupted."""

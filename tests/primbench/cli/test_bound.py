@@ -66,6 +66,9 @@ def test_a_step_is_dosed_and_run_in_a_place(
     shown = invoke("show", results).stdout
     assert "step.toml" in shown
     assert "eN" not in shown  # as calls are encoded
+    again = tmp_path / "again.html"
+    assert 0 == invoke("report", results, "-o", again).exit_code
+    assert bounds["headline"] in again.read_text()
 
 
 def test_what_is_no_step_and_no_place(

@@ -15,6 +15,7 @@ from primbench.doses import bounding, report
 from primbench.doses.bounding import BoundQuestion, ReplayedStep
 from primbench.doses.dosing import Dosing, busy_cpus
 from primbench.doses.factors import BUSY_ARM, MEMORY_ARM, DosingPlace
+from primbench.doses.recalling import recalled
 from primbench.doses.schedule import give_doses
 from primbench.environment.fingerprint import collect
 from primbench.errors import InvalidRequest
@@ -125,10 +126,19 @@ def bounds(monkeypatch: pytest.MonkeyPatch, *places: Arm, rounds: int = 3) -> Bo
     """By as many pairs of each of the four trials."""
     monkeypatch.setattr(bounding, "Dosing", Simulated)
     monkeypatch.setattr(time, "monotonic", lambda: Simulated.clock_s)
-    asked = question(*places, budget_s=4 * PAIR_S * rounds + 1)
-    found, ended = bounding.bound(asked, nothing(), None, print)
+    asked, results = question(*places, budget_s=4 * PAIR_S * rounds + 1), nothing()
+    found, ended = bounding.bound(asked, results, None, print)
     assert ended is None
+    assert_recalled(found, results)
     return found
+
+
+def assert_recalled(found: Bounds, results: Results) -> None:
+    """A file tells the same again, but for whose step it is, which it has from the captured one."""
+    again = recalled(results)
+    assert again is not None
+    there = [each for each in found.places if each.measured is not None]
+    assert replace(found, step="", took_s=None, places=there) == replace(again, step="")
 
 
 def test_each_slope_is_what_was_put_in(monkeypatch: pytest.MonkeyPatch) -> None:
