@@ -65,10 +65,13 @@ def _of_cpus(records: Sequence[Record]) -> Iterator[Wrong]:
 
 
 def _busiest(read: Iterable[HostReading]) -> list[str]:
-    took: defaultdict[str, float] = defaultdict(float)
+    """Each by what it was called last: a program may call itself otherwise."""
+    took: defaultdict[int, float] = defaultdict(float)
+    names: dict[int, str] = {}
     for process in (process for each in read for process in each.others):
-        took[process.name] += process.cpu_time_s
-    return sorted(took, key=lambda name: -took[name])[:MOST_NAMED]
+        took[process.pid] += process.cpu_time_s
+        names[process.pid] = process.name
+    return [names[pid] for pid in sorted(took, key=lambda pid: -took[pid])[:MOST_NAMED]]
 
 
 def _readings(records: Sequence[Record]) -> list[GpuReading]:

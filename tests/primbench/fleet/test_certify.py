@@ -152,7 +152,7 @@ def test_who_keeps_its_cpus_busy_makes_a_node_unfit_and_is_named(
     invoke: Callable[..., Result], made: Callable[..., Path]
 ) -> None:
     def beside(others_s: float, *others: str) -> Change:
-        named = [NeighbourProcess(pid=7, name=each, cpu_time_s=1.0) for each in others]
+        named = [NeighbourProcess(pid=7 + number, name=each, cpu_time_s=1.0) for number, each in enumerate(others)]
         reading = HostReading(
             duration_s=1.0, cpu_time_s=1.0, voluntary_switches=0, involuntary_switches=0, cpus=2, others_s=others_s,
             stolen_s=0.0, others=named,
