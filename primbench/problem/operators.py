@@ -16,15 +16,19 @@ from primbench.problem.operands import Operand, written
 
 Phase = Literal["forward", "backward", "optimizer"]
 
-_OF_AUTOGRAD = "autograd::"  # what evaluates a node, of which operators are a part
+_NO_OPERATORS = (
+    "autograd::",  # what evaluates a node, of which operators are a part
+    "FSDP::",  # marks, as a script makes some
+    "_c10d_functional::wait_tensor",  # waits for a collective
+)
 _COMPILED = "## Call CompiledFxGraph"  # launches kernels, which are no operators
 
 
 def is_under_way(name: str) -> bool:
     """Whether what torch's profiler calls so is an operator, or a graph that torch has compiled, as a whole; autograd's
-    nodes are not, nor what a script has marked.
+    nodes are not, nor what a script has marked, nor a wait for a collective.
     """
-    return ("::" in name and not name.startswith(_OF_AUTOGRAD)) or name.startswith(_COMPILED)
+    return ("::" in name and not name.startswith(_NO_OPERATORS)) or name.startswith(_COMPILED)
 
 
 class NotThere(Exception):

@@ -397,3 +397,6 @@ def test_layers_in_tensor_parallel_and_those_that_ranks_hold_in_parts_are_captur
     assert {"all_reduce", "_allgather_base_", "_reduce_scatter_base_"} == between
     wraps = [entry.problem.parameters() for entry in entries if "_wrap_tensor" in entry.labels["label"]]
     assert all(each["host_only"] for each in wraps)
+    said = suites.study(captured).captured
+    assert said is not None
+    assert [True, True] == [each > 0 for each in said.exposed_s], "of what waits for them, and marks what it does"
