@@ -132,7 +132,7 @@ def _of_results(files: Sequence[str], here: Here) -> tuple[list[Step], Sequence[
 def _of_suites(files: Sequence[str], here: Here) -> tuple[list[Step], Sequence[Record], Ended]:
     """Parts and wholes of all, measured in one run, its records, and what has ended it before all of them were."""
     import primbench.suites as suites
-    from primbench.cli.measuring import exit_as, measured
+    from primbench.cli.measuring import exit_as, leading, measured
     from primbench.cli.outputs import check_here
     from primbench.cli.resuming import resuming
     from primbench.results.writer import header
@@ -143,10 +143,10 @@ def _of_suites(files: Sequence[str], here: Here) -> tuple[list[Step], Sequence[R
     titles = {file: _title(file, each, is_alone=len(files) == 1) for file, each in said.items()}
     entries = [each for file in files for each in _entries(file, titles[file])]
     _check_parts(titles, [labels for _, labels in entries])
-    with resuming(here.record.resume) as begun:
+    with leading(entries, verbose=here.record.verbose) as leader, resuming(here.record.resume) as begun:
         check_here(here, files)
         first = header(sys.argv, dict(here.record.labels), captured=_captured(titles, said))
-        results, ended = measured(entries, here, None, begun, first, of_all=True)
+        results, ended = measured(entries, here, leader, begun, first, of_all=True)
     if ended is not None and not _is_begun(results):
         exit_as(ended, results.records)
     return _steps_in(", ".join(files), results), results.records, ended

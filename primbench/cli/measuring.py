@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -51,29 +51,27 @@ Entries = Sequence[tuple[Problem, Mapping[str, str]]]
 
 
 def measure_and_report(entries: Entries, here: Here) -> None:
-    """Run the entries; exit 1 on a failed case, 130 or 143 when interrupted.
+    """Run the entries; exit 1 on a failed case, 130 or 143 when interrupted. In one process, as leading() says."""
+    path = here.record.resume
+    with leading(entries, verbose=here.record.verbose) as leader:
+        check_resume(here.record)
+        with resuming(path) as begun:
+            check_here(here)
+            if begun is not None and begun.held.header.study is not None:
+                raise InvalidRequest(f"--resume {path}: of a study: go on with `primbench study --resume {path}`")
+            _measure_the_rest(entries, here, leader, begun)
 
-    Of several processes that a launcher started for a collective, rank 0 does so; the others lend it their ranks and
-    exit as it does.
+
+def leading(entries: Entries, *, verbose: bool) -> AbstractContextManager[Leader | None]:
+    """For what measures entries and reports: of several processes that a launcher started for a collective, rank 0 does
+    so; the others lend it their ranks and exit as it does. None where there are no others.
     """
     started = world.world() if any("ranks" in problem.parameters() for problem, _ in entries) else None
     if started is None:
-        _measure_and_report(entries, here, None)
-    elif started.rank:
-        sys.exit(follow(started, verbose=here.record.verbose))
-    else:
-        with Leader(started) as leader:
-            _measure_and_report(entries, here, leader)
-
-
-def _measure_and_report(entries: Entries, here: Here, leader: Leader | None) -> None:
-    path = here.record.resume
-    check_resume(here.record)
-    with resuming(path) as begun:
-        check_here(here)
-        if begun is not None and begun.held.header.study is not None:
-            raise InvalidRequest(f"--resume {path}: of a study: go on with `primbench study --resume {path}`")
-        _measure_the_rest(entries, here, leader, begun)
+        return nullcontext()
+    if started.rank:
+        sys.exit(follow(started, verbose=verbose))
+    return Leader(started)
 
 
 def _measure_the_rest(entries: Entries, here: Here, leader: Leader | None, begun: Begun | None) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +15,8 @@ import pytest
 
 from primbench.errors import INTERRUPTED
 from primbench.results.file import read
+
+from ...ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,6 +34,24 @@ gemm = [
 captured = {{ step = "step 2 of {title}.py", threads = {threads}, times_s = [0.5, 0.25, 1.0], place = {{ cpus = 99 }} }}
 """
 SHORT = ("--backend", "numpy", "--device", "cpu", "--min-time", "1ms", "--max-time", "5ms", "-q")
+
+
+def test_ranks_of_a_launcher_explain_a_step_together_and_the_first_reports(tmp_path: Path) -> None:
+    step = tmp_path / "step.toml"
+    parts = '{ set = "parts", phase = "backward", count = 2, bytes = 1024, ranks = 2 }'
+    step.write_text(OWN.format(title="ranks", threads=1) + f"[[allreduce]]\n{parts[1:-1]}\n".replace(", ", "\n"))
+    command = [sys.executable, "-P", "-m", "primbench", "explain", str(step), *SHORT]
+    shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ranks = [
+        subprocess.Popen(
+            command, env={**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank}, stdout=subprocess.PIPE, text=True
+        )
+        for rank in "01"
+    ]
+    said = [each.communicate(timeout=60)[0] for each in ranks]
+    assert [0, 0] == [each.returncode for each in ranks], said
+    assert ("allreduce" in said[0], "") == (True, said[1])
+    assert "not measured" not in said[0]
 
 
 def test_several_steps_in_one_run_and_again_from_its_file(invoke: Callable[..., Result], tmp_path: Path) -> None:
