@@ -17,6 +17,7 @@ from primbench.problem import Step, kernel
 
 if TYPE_CHECKING:
     from primbench.kernels.allreduce.problem import Allreduce
+    from primbench.problem.ranked import Ranked
 
 DTYPES = ("float32", "bfloat16")  # of torch's kernels
 ALIGNED_BYTES = 16  # of which they read so many at once
@@ -60,7 +61,7 @@ def two_shot(backend: Any, problem: Allreduce, x: Any, group: Group = ALONE) -> 
     return launched("symm_mem.two_shot_all_reduce_", step)
 
 
-def symmetric(backend: Any, problem: Allreduce, x: Any, group: Group) -> tuple[Any, Any, str]:
+def symmetric(backend: Any, problem: Ranked, x: Any, group: Group) -> tuple[Any, Any, str]:
     """torch's operators, a buffer like x that the other ranks map, and the name of their group.
 
     Raises UnsupportedCase for what these operators do not take.

@@ -41,6 +41,7 @@ COMPILED = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from primbench.kernels.allreduce_norm._triton import _summed_norm
 from primbench.kernels.attention._triton import blocks_of_queries
 from primbench.kernels.elementwise._triton import _swiglu
 from primbench.kernels.gemm._triton import GROUP, tiled
@@ -60,6 +61,7 @@ def made(kernel, constants, warps, stages, **numbers):
 made(_softmax, {"LOGARITHM": False, "BLOCK": 131072}, 32, 3, classes="i32")
 made(_norm, {"IS_LAYER": True, "BLOCK": 128}, 1, 3, features="i32", epsilon="fp32")
 made(_norm, {"IS_LAYER": False, "BLOCK": 128, "bias": None}, 1, 3, features="i32", epsilon="fp32")
+made(_summed_norm, {"RANKS": 8, "BLOCK": 4096}, 8, 3, buffers="*i64", features="i32", epsilon="fp32")
 made(_swiglu, {"BLOCK": 1024}, 4, 3, elements="i32")
 numbers = dict.fromkeys(("m", "n", "a_row", "a_column", "b_row", "b_column"), "i32")
 numbers |= dict.fromkeys(("seq_len", "kv_len", "heads", "shared_by"), "i32") | {"scale": "fp32"}
@@ -94,7 +96,7 @@ def test_all_are_compiled_for_a_gpu() -> None:
     pytest.importorskip("triton", reason=LACKING)
     done = ran("-c", COMPILED, interpreted=False)
     lines = done.stdout.splitlines()
-    assert (19, True) == (len(lines), all(line.endswith("True") for line in lines)), done.stderr
+    assert (20, True) == (len(lines), all(line.endswith("True") for line in lines)), done.stderr
     assert all(int(line.split()[1]) < 227 * 1024 for line in lines)  # which an H100 has of shared memory
 
 
