@@ -174,8 +174,8 @@ def _adds_up(explained: Explained) -> bool:
 
 def ways_of(explained: Explained) -> list[dict[StepPart, float]]:
     """With the least that Python may have of a CPU's step, and with the most, by its steps under the profiler: as these
-    share their time, which differ; what others take longer may all be in operators, or between them. [] where they do
-    not tell.
+    share their time, which differ; what others take longer may all be in operators, or between them, beyond pages that
+    they touch first. [] where they do not tell.
     """
     timed = explained.timed
     if timed is None or Device.parse(explained.device).is_gpu:
@@ -184,8 +184,9 @@ def ways_of(explained: Explained) -> list[dict[StepPart, float]]:
         return []
     waits, left_s, collective_s = _waits(timed), timed.left_s, min(timed.ranks_s, default=0.0)
     told_s = [share * left_s for share in timed.between_share]
-    if left_s > timed.inside_s + timed.between_s:
-        told_s += [timed.between_s, left_s - timed.inside_s]
+    missed_s = left_s - timed.inside_s - timed.between_s
+    if missed_s > 0:
+        told_s += [timed.between_s, timed.between_s + max(0.0, missed_s - timed.faults_s)]
     found = []
     for python_s in (min(max(each, 0.0), left_s) for each in (min(told_s), max(told_s))):
         faults_s = min(timed.faults_s, left_s - python_s)

@@ -77,9 +77,12 @@ def summed(parts: Iterable[tuple[StepPart, float]]) -> dict[StepPart, float]:
 
 
 def middle(several: Sequence[_Span]) -> Sequence[_Span]:
-    """That of the median length, of an even number both that are next to it. several: times, each from its begin."""
-    ordered = sorted(several, key=length_of)
-    return ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
+    """That of the median length, of an even number both that are next to it, in their order. several: times, each from
+    its begin.
+    """
+    count = len(several)
+    ordered = sorted(range(count), key=lambda number: length_of(several[number]))
+    return [several[number] for number in sorted(ordered[max(0, count - 1) // 2 : count // 2 + 1])]
 
 
 def length_of(span: Sequence[Any]) -> float:

@@ -74,6 +74,17 @@ def test_kernels_of_a_trace_are_of_the_outermost_operator_of_a_name_or_have_it(t
     assert (None, None) == (found["gemm"].calls, found["gemm"].alone_s)
 
 
+def test_calls_in_place_are_those_of_the_median_steps_whichever_came_first(tmp_path: Path) -> None:
+    """The longer one of the two in the middle is the first."""
+    events, at = [], 0.0
+    for number, (us, calls) in enumerate(((300, 2), (100, 2), (90, 2), (500, 9))):
+        events.append(event("user_annotation", f"ProfilerStep#{number}", at, us))
+        events += [event("cpu_op", "aten::mm", at + 20 * n, us / 20) for n in range(calls)]
+        at += us
+    own, _ = in_place(read(written(tmp_path, events)), ["mm"])
+    assert {"mm": (2.0, 20.0)} == _us(own)
+
+
 def _us(found: dict[str, InPlace]) -> dict[str, tuple[float, float]]:
     return {name: (each.calls, round(each.time_s * 1e6, 3)) for name, each in found.items()}
 
