@@ -38,8 +38,8 @@ SHORT = ("--backend", "numpy", "--device", "cpu", "--min-time", "1ms", "--max-ti
 
 def test_ranks_of_a_launcher_explain_a_step_together_and_the_first_reports(tmp_path: Path) -> None:
     step = tmp_path / "step.toml"
-    parts = '{ set = "parts", phase = "backward", count = 2, bytes = 1024, ranks = 2 }'
-    step.write_text(OWN.format(title="ranks", threads=1) + f"[[allreduce]]\n{parts[1:-1]}\n".replace(", ", "\n"))
+    summed = '[[allreduce]]\nset = "parts"\nphase = "backward"\ncount = 2\nbytes = 1024\nranks = 2\n'
+    step.write_text(OWN.format(title="ranks", threads=1) + summed)
     command = [sys.executable, "-P", "-m", "primbench", "explain", str(step), *SHORT]
     shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [
