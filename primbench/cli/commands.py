@@ -17,7 +17,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
     import click
@@ -44,7 +44,7 @@ def command(name: str) -> click.Command | None:
 
 def keeper(kind: str) -> tuple[str, ModuleType] | None:
     """The command that writes files whose first line is of this kind, and its module; None where there is none."""
-    for name, found, kept in _having(r'KEEPS = "(\w+)"$'):
+    for name, found, kept in _having(lambda text: re.search(r'(?m)^KEEPS = "(\w+)"$', text)):
         if kept == kind:
             return name, importlib.import_module(found)
     return None
@@ -52,15 +52,16 @@ def keeper(kind: str) -> tuple[str, ModuleType] | None:
 
 def answerers() -> Iterator[ModuleType]:
     """The modules of commands that have an answer of their own to results files."""
-    return (importlib.import_module(found) for _, found, _ in _having(r"def (answered)\("))
+    having = _having(lambda text: re.search(r"(?m)^def (answered)\(", text))
+    return (importlib.import_module(found) for _, found, _ in having)
 
 
-def _having(line: str) -> Iterator[tuple[str, str, str]]:
-    """Commands in whose files a line begins like this: name, module, and what is in parentheses."""
+def _having(find: Callable[[str], re.Match[str] | None]) -> Iterator[tuple[str, str, str]]:
+    """Commands in whose files something is found: name, module, and what is in parentheses of the pattern."""
     for name in known():
         stem = name if os.path.isfile(os.path.join(_FOLDER, f"{name}.py")) else f"{name}_"
         with open(os.path.join(_FOLDER, f"{stem}.py"), encoding="utf-8") as opened:
-            found = re.search(f"(?m)^{line}", opened.read())
+            found = find(opened.read())
         if found:
             yield name, f"primbench.cli.{stem}", found[1]
 
