@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from primbench.doctor.place import read as read_place
 from primbench.doctor.table import examine
-from primbench.measurement.readings import LEAST_OTHERS_S, OTHERS_FRACTION
+from primbench.measurement.readings import OTHERS_FRACTION
 from primbench.results.file import read_in_part
+from primbench.stats import quantile
 from primbench.system.processes import folder_of, named
 from primbench.units import format_percent
 
@@ -54,13 +55,12 @@ def _advice(found: Finding) -> str | None:
 
 
 def _of_cpus(records: Sequence[Record]) -> Iterator[Wrong]:
-    """Where other programs had more of its CPUs than on a quiet machine, over all cases together."""
+    """Where other programs had more of its CPUs than on a quiet machine, beside most cases: not one that passes."""
     read = [each.measurement.host for each in records if each.measurement and each.measurement.host]
-    counted = [(each.others_s, each.cpus * each.duration_s) for each in read if each.others_s is not None and each.cpus]
-    others_s, there_s = map(sum, zip((0.0, 0.0), *counted, strict=True))
-    if others_s > max(LEAST_OTHERS_S, OTHERS_FRACTION * there_s):
-        share = f"other programs kept its CPUs busy in {format_percent(others_s / there_s)} of their time"
-        words = f"{share}, so that its times are not its own: {', '.join(_busiest(read)) or 'none could be named'}"
+    shares = [each.others_share for each in read if each.others_share is not None]
+    if shares and (busy := quantile(shares, 0.5)) > OTHERS_FRACTION:
+        had = f"other programs had {format_percent(busy)} or more of its CPUs' time in half of the cases"
+        words = f"{had}, so that its times are not its own: {', '.join(_busiest(read)) or 'none could be named'}"
         yield "busy CPUs", words, "end them, or have them done, and measure again with --overwrite"
 
 

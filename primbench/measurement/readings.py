@@ -120,9 +120,14 @@ class HostReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def is_beside_others(self) -> bool:
         """Whether other programs took more of its CPUs than they do on a quiet machine."""
-        if self.others_s is None or self.cpus is None:
-            return False
-        return self.others_s > max(LEAST_OTHERS_S, OTHERS_FRACTION * self.cpus * self.duration_s)
+        share = self.others_share
+        return share is not None and share > OTHERS_FRACTION and (self.others_s or 0.0) > LEAST_OTHERS_S
+
+    @property
+    def others_share(self) -> float | None:
+        """Share of the time of its CPUs that other programs took; None is unknown."""
+        there_s = (self.cpus or 0) * self.duration_s
+        return self.others_s / there_s if self.others_s is not None and there_s else None
 
     @property
     def was_moved(self) -> bool:

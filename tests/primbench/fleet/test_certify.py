@@ -169,7 +169,7 @@ def test_who_keeps_its_cpus_busy_makes_a_node_unfit_and_is_named(
     wrong, told = judged(invoke, made(quiet | {"n4": beside(1.5, "71 (stress)", "72 (stress)")}))
     assert ["n4"] == [name for name, why in wrong.items() if "busy CPUs" in why]
     (reason,) = [one for each in told["members"] for one in each["reasons"] if one["why"] == "busy CPUs"]
-    assert "in 75.0% of their time" in reason["words"]
+    assert "had 75.0% or more" in reason["words"]
     assert reason["words"].endswith("71 (stress), 72 (stress)")
 
 
