@@ -82,7 +82,7 @@ class Probe:
             parameters=parameters,
             backend=self.work.backend or TORCH,
             device=device,
-            method=OF_A_QUOTA if self.is_mean else USUAL,
+            method=USUAL,
         )
 
 
