@@ -119,7 +119,7 @@ def _of_group(problem: Any, group: int, rows: Array, operands: _Operands) -> Ite
     batch, kv_head = divmod(group, problem.kv_heads)
     shared = problem.heads // problem.kv_heads
     keys, values = operands.keys(batch, kv_head)
-    together = max(1, MOST_PAIRS // (len(rows) * len(keys)))
+    together = 1 if do is not None else max(1, MOST_PAIRS // (len(rows) * len(keys)))
     of_k, of_v = [], []
     for heads in np.split(np.arange(shared) + kv_head * shared, range(together, shared, together)):
         own, gradient = _rows_of(q, batch, heads, rows), None if do is None else _rows_of(do, batch, heads, rows)
@@ -135,10 +135,17 @@ def _of_group(problem: Any, group: int, rows: Array, operands: _Operands) -> Ite
     if do is not None:
         places = _places(problem.key_shape, problem, batch, np.array([kv_head]), np.arange(problem.kv_len))
         for name, parts in (("dk", of_k), ("dv", of_v)):
-            expected = np.sum([value for value, _ in parts], axis=0)
-            errors = np.sqrt(np.sum([error**2 for _, error in parts], axis=0))
-            scale = errors + _rounding(problem, expected)
-            yield Sampled(_start(problem, name) + places, expected, scale)
+            yield Sampled(_start(problem, name) + places, *_added_up(problem, parts))
+
+
+def _added_up(problem: Any, parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """dK or dV of a head of keys, of the parts of the heads that share it, each with its errors."""
+    values, errors = (np.stack(each) for each in zip(*parts, strict=True))
+    expected = values.sum(axis=0)
+    squares = (errors**2).sum(axis=0)
+    if len(parts) > 1:  # torch on CPUs adds up heads one by one, and rounds each sum
+        squares += (_rounding(problem, np.cumsum(values, axis=0)) ** 2).sum(axis=0)
+    return expected, np.sqrt(squares) + _rounding(problem, expected)
 
 
 def _rows_of(array: Array, batch: int, heads: Array, rows: Array) -> Array:

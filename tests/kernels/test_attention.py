@@ -167,11 +167,11 @@ def test_the_reference_of_a_cache_is_what_is_found_token_by_token(options: dict[
     np.testing.assert_allclose(one_by_one(problem, inputs)[reference.index], reference.expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("options", [{"mode": "train", "kv_heads": 2}, SERVING[1], SERVING[3]], ids=str)
+@pytest.mark.parametrize("options", [{"causal": True}, SERVING[1], SERVING[3]], ids=str)
 def test_a_reference_of_one_head_at_a_time_is_that_of_all_heads_together(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = made({"seq_len": 3, "kv_len": 9} | options) if "mode" in options else serving(options)
+    problem = made({"seq_len": 3, "kv_len": 9, "kv_heads": 2} | options) if "causal" in options else serving(options)
     inputs = problem.inputs(np.random.default_rng(0))
     together = problem.reference(np.random.default_rng(1), *inputs)
     monkeypatch.setattr("primbench.kernels.attention._reference.MOST_PAIRS", 1)

@@ -27,6 +27,11 @@ FOUND: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"batch_size": 1, "heads": 16, "seq_len": 2, "head_dim": 64, "kv_len": 875, "causal": True, "dtype": "float16",
          "mode": "backward", "algo": "math"},
     ),
+    "gradients of a key are sums over many heads, each of them rounded": (
+        "attention", "torch",
+        {"batch_size": 4, "heads": 922, "seq_len": 7, "head_dim": 5, "kv_heads": 1, "mode": "backward",
+         "dtype": "float16", "layout": "bhsd"},
+    ),
     "shares of an average are below the smallest normal number": (
         "pool", "torch",
         {"n": 18, "c": 58, "h": 7, "w": 82, "r": 2, "s": 2, "pad_h": 1, "stride_h": 2, "stride_w": 2, "kind": "average",
