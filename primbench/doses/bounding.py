@@ -22,10 +22,9 @@ from primbench.spec.placement import Placement
 from primbench.workers.plan import plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from primbench.doses.telling import Told
-    from primbench.measurement import Measurement
     from primbench.results.file import Results
     from primbench.results.writer import Writer
     from primbench.spec.arm import Arm
@@ -173,7 +172,7 @@ def bounds_of(step: ReplayedStep, dosing: Dosing) -> Bounds:
         left_out_calls=_left_out(step.captured, counts.get("left_out_calls")),
         time_s=fmean(times_s) if times_s else None,
         captured_s=median(captured_s) if captured_s else None,
-        waited_share=_waited_share(undosed),
+        waited_share=dosing.waited_share(),
         slopes=[each.slope for each in told(dosing)],
     )
 
@@ -184,9 +183,3 @@ def _left_out(captured: Captured | None, not_here: int | None) -> int | None:
         return not_here
     several = captured.left_out
     return not_here + (several if isinstance(several, int) else sum(each.calls for each in several))
-
-
-def _waited_share(several: Iterable[Measurement]) -> float | None:
-    hosts = [each.host for each in several if each.host is not None]
-    shares = [share for host in hosts if (share := host.share(host.waited_s)) is not None]
-    return median(shares) if shares else None

@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -148,6 +148,14 @@ class Dosing:
         hosts = [each.host for each in several if each is not None and each.host is not None]
         used = [busy_cpus(each, self.here.usable_cpus) for each in hosts if each.duration_s]
         self.here = self.here._replace(used_cpus=max(used, default=self.here.used_cpus))
+
+    def waited_share(self) -> float | None:
+        """Share of its time in which a thread of the undosed step waited for a CPU, the median of processes; None where
+        the kernel does not tell.
+        """
+        hosts = [each.measurement.host for each in self.records(UNDOSED) if each.measurement]
+        shares = [share for host in hosts if host is not None and (share := host.share(host.waited_s)) is not None]
+        return median(shares) if shares else None
 
     def records(self, arm: str, primitive: str | None = None) -> list[Record]:
         """Those of the step, or of another primitive, that were measured in an arm."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
+from primbench.compare.judgement import TOO_BUSY
 from primbench.compare.shown import shown_ratio
 from primbench.doctor.cause import listed
 from primbench.report.document import Check, Column, Document, Note, Section, Table, VerdictCell
@@ -48,8 +49,10 @@ def answer(found: Bounds) -> str:
     """What it loses by which harm, in one sentence."""
     clauses = [(verb, [_said(each) for each in _of(found, verdict)]) for verdict, verb in VERBS.items()]
     said = "; ".join(f"{verb} {listed(words)}" for verb, words in clauses if words)
+    busy = any(each.reason == TOO_BUSY for each in found.slopes)
+    waited = f": {TOO_BUSY}, as it waited for a CPU during {format_percent(found.waited_share)} of its time" * busy
     unfinished = "; cut off before all was tried" if found.is_cut_off else ""
-    return f"{found.step}: {said}{unfinished}."
+    return f"{found.step}: {said}{waited}{unfinished}."
 
 
 def _of(found: Bounds, verdict: Loss) -> list[Slope]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from primbench.compare.estimates import TOO_BUSY_FRACTION
+from primbench.compare.judgement import TOO_BUSY
 from primbench.doses.factors import UNDOSED, factors
 from primbench.doses.found import Foretold, Loss, PlaceDose, Slope
 from primbench.doses.slopes import DoseLine, DosePoint, HarmTerm, Scattered, foretold, line, mean
@@ -60,7 +62,9 @@ def _told(dosing: Dosing, factor: Factor, trial: Trial) -> Told:
         return Told(slope, None, harm)
     low, high = found.slope.interval() or (None, None)
     slope = replace(slope, share=found.slope.value, low=low, high=high, pairs=len({each.pair for each in points}))
-    if low is not None and high is not None:
+    if factor.id != "calls" and (dosing.waited_share() or 0.0) >= TOO_BUSY_FRACTION:
+        slope = replace(slope, reason=TOO_BUSY)  # longer calls take turns with others in a process
+    elif low is not None and high is not None:
         slope = replace(slope, verdict=_verdict(low, high, largest))
     return Told(slope, found, harm)
 

@@ -155,6 +155,15 @@ def test_each_slope_is_what_was_put_in(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (100, 0) == (found.calls, found.left_out_calls)
 
 
+def test_where_others_had_the_cpus_longer_calls_are_told_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Simulated, "waited_share", lambda self: 0.4)
+    found = bounds(monkeypatch)
+    verdicts = {each.factor: (each.verdict, each.reason) for each in found.slopes}
+    assert ("loses", None) == verdicts.pop("calls")
+    assert {("not told", "too busy to tell")} == {*verdicts.values()}
+    assert report.answer(found).endswith(": too busy to tell, as it waited for a CPU during 40.0% of its time.")
+
+
 @pytest.mark.parametrize(
     ("arm", "truth"),
     [
