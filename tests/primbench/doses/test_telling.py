@@ -156,7 +156,7 @@ def test_each_slope_is_what_was_put_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_others_had_the_cpus_longer_calls_are_told_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Simulated, "waited_share", lambda self: 0.4)
+    monkeypatch.setattr(Dosing, "waited_share", lambda self: 0.4)
     found = bounds(monkeypatch)
     verdicts = {each.factor: (each.verdict, each.reason) for each in found.slopes}
     assert ("loses", None) == verdicts.pop("calls")
