@@ -17,6 +17,7 @@ from primbench.cli.outputs import check_outputs, publish
 from primbench.cli.request import RequestCommand, argument, dataclass, option, part
 from primbench.cli.study import neighbour_in_words
 from primbench.cli.studying import HOST, time_budget
+from primbench.distributed.world import launched
 from primbench.errors import INTERRUPTED, InvalidRequest
 from primbench.report.plain import printable
 from primbench.spec.defaults import DEFAULT_TIMEOUT_S
@@ -71,6 +72,10 @@ def _run(asked: BoundStep) -> None:
     from primbench.results.file import Results
     from primbench.results.writer import header
 
+    if started := launched():
+        raise InvalidRequest(
+            f"{started.size} processes by {started.launcher}, each of which would slow the others: start one alone"
+        )
     places = _places(asked)
     check_outputs(asked.exports, [asked.file], record=asked.record)
     said = suites.study(asked.file)

@@ -50,12 +50,15 @@ def _certify(asked: CertifyNode) -> None:
     from datetime import UTC, datetime
     from pathlib import Path
 
+    from primbench.baselines.named import name_of
     from primbench.cli import certifying
     from primbench.cli.outputs import check_outputs, publish
     from primbench.fleet.certificate import certify
     from primbench.fleet.certificate_report import document
 
     folder = Path(asked.folder)
+    if asked.save_as is not None:
+        name_of(asked.save_as)
     population = None if asked.against is None else (asked.against, certifying.population(asked.against))
     check_outputs(asked.exports)
     if not asked.read and not certifying.measure(folder, asked.data, asked.soak_s, overwrite=asked.exports.overwrite):

@@ -93,3 +93,5 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for name in ("waits_s", "queues_s", "faults_s"):
             if len(getattr(self, name)) not in (0, len(self.times_s)):
                 raise ValueError(f"{name}: one for each of times_s")
+        if len(self.between_s) not in (0, len(self.inside_s)):
+            raise ValueError("between_s: one for each of inside_s")

@@ -88,3 +88,6 @@ def test_what_is_no_step_and_no_place(
         found = invoke("bound", *words)
         assert 2 == found.exit_code
         assert said in found.stderr
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "2 processes by torchrun" in invoke("bound", step).stderr

@@ -186,6 +186,7 @@ def test_which_primitive_an_operator_is() -> None:
         ("gemm = [{ m = 1, n = 1, k = 1, count = '2' }]", "count is not a whole number of at least 1"),
         ("gemm = [{ m = 1, n = 1, k = 1, reuse_bytes = -1 }]", "reuse_bytes is not a whole number of at least 0"),
         ("captured = { step = 'x', times_s = [0.0] }\ngemm = [{ m = 1, n = 1, k = 1 }]", "finite numbers above 0"),
+        ("captured = { step = 'x', between_s = [1.0] }\ngemm = [{ m = 1, n = 1, k = 1 }]", "one for each of inside_s"),
         ("captured = { steps = 'x' }\ngemm = [{ m = 1, n = 1, k = 1 }]", "unknown field `steps`"),
     ],
 )

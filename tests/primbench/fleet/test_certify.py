@@ -131,6 +131,8 @@ def test_a_node_is_set_beside_a_population(
     slow = [each for each in told["placed"] if each["is_slow"]]
     assert {("launch", 1.0, 8)} == {(each["case"]["primitive"], each["percentile"], each["members"]) for each in slow}
     assert "there is healthy" in invoke("certify", one.parent, "--read", "--against", tmp_path / "absent").stderr
+    refused = invoke("certify", one.parent, "--read", "--save-as", "../healthy")
+    assert (2, "") == (refused.exit_code, refused.stdout), "said before minutes of measuring"
 
 
 def test_who_else_holds_a_gpu_makes_it_unfit(invoke: Callable[..., Result], made: Callable[..., Path]) -> None:
