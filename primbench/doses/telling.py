@@ -62,11 +62,15 @@ def _told(dosing: Dosing, factor: Factor, trial: Trial) -> Told:
         return Told(slope, None, harm)
     low, high = found.slope.interval() or (None, None)
     slope = replace(slope, share=found.slope.value, low=low, high=high, pairs=len({each.pair for each in points}))
-    if factor.id != "calls" and (dosing.waited_share() or 0.0) >= TOO_BUSY_FRACTION:
-        slope = replace(slope, reason=TOO_BUSY)  # longer calls take turns with others in a process
-    elif low is not None and high is not None:
-        slope = replace(slope, verdict=_verdict(low, high, largest))
-    return Told(slope, found, harm)
+    return Told(_judged(dosing, slope, largest), found, harm)
+
+
+def _judged(dosing: Dosing, slope: Slope, largest: float) -> Slope:
+    if slope.factor != "calls" and (dosing.waited_share() or 0.0) >= TOO_BUSY_FRACTION:
+        return replace(slope, reason=TOO_BUSY)  # longer calls take turns with others in a process
+    if slope.low is None or slope.high is None:
+        return slope
+    return replace(slope, verdict=_verdict(slope.low, slope.high, largest))
 
 
 def _reason(dosing: Dosing, trial: Trial, points: Sequence[DosePoint], found: DoseLine | None) -> str | None:
