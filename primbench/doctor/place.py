@@ -160,10 +160,7 @@ def read(path: str) -> Place:
     except OSError as error:
         raise FileError(f"{path}: {error.strerror}") from None
     if _RESULTS.match(start):
-        results = results_file.read(path)
-        for worker in results.workers:
-            return Place(environment=worker.environment, opened=f"{worker.backend} {worker.device}")
-        return Place(environment=results.header.environment)
+        return place_in(results_file.read(path))
     with contextlib.suppress(*UNREADABLE):
         return msgspec.json.decode(text, type=_DoctorFile).place
     with contextlib.suppress(*UNREADABLE):
@@ -172,3 +169,10 @@ def read(path: str) -> Place:
         f"{path}: none of what can be compared with: a file by `primbench doctor --json` or `env --json`, or a results "
         "file, of this version of primbench"
     )
+
+
+def place_in(results: results_file.Results) -> Place:
+    """That of the first worker, or of the command where there is none."""
+    for worker in results.workers:
+        return Place(environment=worker.environment, opened=f"{worker.backend} {worker.device}")
+    return Place(environment=results.header.environment)

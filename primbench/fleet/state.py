@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from primbench.doctor.place import read as read_place
+from primbench.doctor.place import place_in
 from primbench.doctor.table import examine
 from primbench.measurement.readings import OTHERS_FRACTION
 from primbench.results.file import read_in_part
@@ -38,9 +38,11 @@ class SeenState(NamedTuple):
 
 
 def seen_of(path: Path, *, is_alone: bool) -> SeenState:
-    """Of a results file. is_alone: nothing else of the certificate ran beside it. Raises FileError."""
+    """Of a results file, as far as it goes; is_alone: nothing else of the certificate ran beside it. Raises FileError
+    where there is none.
+    """
     results, _ = read_in_part(path)
-    findings = examine(read_place(str(path))) if results.workers else []
+    findings = examine(place_in(results)) if results.workers else []
     told = {severity: [each for each in findings if each.severity == severity] for severity in ("problem", "warning")}
     problems: list[Wrong] = [("place", each.summary, _advice(each)) for each in told["problem"]]
     records = results.latest()

@@ -131,6 +131,10 @@ def test_a_node_is_set_beside_a_population(
     slow = [each for each in told["placed"] if each["is_slow"]]
     assert {("launch", 1.0, 8)} == {(each["case"]["primitive"], each["percentile"], each["members"]) for each in slow}
     assert "there is healthy" in invoke("certify", one.parent, "--read", "--against", tmp_path / "absent").stderr
+    with (one / "n1.jsonl").open("ab") as file:
+        file.write(b'{"kind":')
+    cut, _ = judged(invoke, one.parent)
+    assert "unmeasured" in cut["n1"], "of a node that died"
     refused = invoke("certify", one.parent, "--read", "--save-as", "../healthy")
     assert (2, "") == (refused.exit_code, refused.stdout), "said before minutes of measuring"
 
