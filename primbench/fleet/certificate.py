@@ -128,9 +128,10 @@ def certify(folder: Path, population: tuple[str, Path] | None) -> NodeCertificat
     held = read_parts(folder)
     fleets = {part: summarize(part, files, what=OF_PART[part]) for part, files in held.items()}
     placed = [] if population is None else [*_among(held, read_parts(population[1]))]
-    soaks = [soaked(path) for path in sorted(_files(folder / SOAK))]
+    soaks, lost = _soaked(folder / SOAK)
     places = [*_places(held)]
-    told = [*_of_fleets(fleets), *_of_outputs(held), *_of_populations(placed), *_of_soaks(soaks), *_of_places(places)]
+    told = [*_of_fleets(fleets), *_of_outputs(held), *_of_populations(placed), *_of_places(places)]
+    told += [*_of_soaks(soaks), *lost]
     wrong: dict[str, list[Unfitness]] = {name: [] for name, _ in places}
     for member, reason in told:
         wrong.setdefault(member, []).append(reason)
@@ -148,6 +149,18 @@ def certify(folder: Path, population: tuple[str, Path] | None) -> NodeCertificat
 def _places(held: Mapping[CertifiedPart, FleetFiles]) -> Iterator[tuple[str, SeenState]]:
     for part, files in held.items():
         yield from ((name, seen_of(node.path, is_alone=part in BY_ITSELF)) for name, node in files.nodes.items())
+
+
+def _soaked(folder: Path) -> tuple[list[Soaked], list[tuple[str, Unfitness]]]:
+    """What soaks came to, and the files that cannot be read."""
+    found: list[Soaked] = []
+    lost: list[tuple[str, Unfitness]] = []
+    for path in sorted(_files(folder)):
+        try:
+            found.append(soaked(path))
+        except FileError as error:
+            lost.append((path.name, Unfitness(why="missing", words=f"{SOAK}: {error}")))
+    return found, lost
 
 
 def _of_soaks(soaks: Sequence[Soaked]) -> Iterator[tuple[str, Unfitness]]:

@@ -10,6 +10,7 @@ import msgspec
 
 from primbench import stats
 from primbench.compare.criteria import margins_of
+from primbench.errors import FileError
 from primbench.results.file import read_in_part
 from primbench.results.metrics import main_of
 from primbench.spec.fleet import Member
@@ -58,7 +59,10 @@ def soaked(path: Path) -> Soaked:
     """Of a file whose processes are rounds. Raises FileError."""
     results, _ = read_in_part(path)
     timed = [(each, time_s) for each in results.records if (time_s := _time_s(each.measurement)) is not None]
-    rounds = [(datetime.fromisoformat(each.started_utc).timestamp(), time_s) for each, time_s in timed]
+    try:
+        rounds = [(datetime.fromisoformat(each.started_utc).timestamp(), time_s) for each, time_s in timed]
+    except ValueError as error:
+        raise FileError(f"{path}: {error}") from None
     margin = next(iter(margins_of(timed[0][0].case).values())) if timed else 0.0
     return drift((results.header.member or Member(node=path.stem, rank=0, of=1)).name, rounds, margin)
 

@@ -133,8 +133,13 @@ def test_a_node_is_set_beside_a_population(
     assert "there is healthy" in invoke("certify", one.parent, "--read", "--against", tmp_path / "absent").stderr
     with (one / "n1.jsonl").open("ab") as file:
         file.write(b'{"kind":')
-    cut, _ = judged(invoke, one.parent)
-    assert "unmeasured" in cut["n1"], "of a node that died"
+    soak = one.parent / "soak"
+    soak.mkdir()
+    (soak / "n2.jsonl").touch()
+    (soak / "n3.jsonl").write_text((one / "n1.jsonl").read_text().replace('"started_utc":"2', '"started_utc":"x'))
+    died, _ = judged(invoke, one.parent)
+    assert "unmeasured" in died["n1"]
+    assert [{"missing"}] * 2 == [died["n2.jsonl"], died["n3.jsonl"]]
     refused = invoke("certify", one.parent, "--read", "--save-as", "../healthy")
     assert (2, "") == (refused.exit_code, refused.stdout), "said before minutes of measuring"
 
