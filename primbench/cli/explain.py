@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from primbench.results.step_sums import Explained
     from primbench.spec.captured import Captured
     from primbench.suites import Entry, StudyFile
+    from primbench.traces.kineto import TraceFile
 
     Step = tuple[str, Explained]
     Ended = PrimbenchError | SystemExit | None
@@ -74,6 +75,7 @@ def _explain(asked: ExplainSteps) -> None:
     from primbench.cli.outputs import publish
     from primbench.report import explained as words
     from primbench.system.jsonlines import SUFFIXES
+    from primbench.traces import kineto
 
     here = asked.here
     traces, files = _apart(asked.files)
@@ -87,9 +89,10 @@ def _explain(asked: ExplainSteps) -> None:
     recorded = [file.endswith(SUFFIXES) for file in files]
     if any(recorded) and not all(recorded):
         raise InvalidRequest("suites and results files in one: explain them one after the other")
+    trace = kineto.read(traces[0]) if traces else None  # refused before minutes of measuring
     steps, records, ended = _of_results(files, here) if all(recorded) else _of_suites(files, here)
     document = words.document(steps)
-    publish(_joined(document, steps, records, traces[0]) if traces else document, here.exports.files)
+    publish(_joined(document, steps, records, trace) if trace else document, here.exports.files)
     exit_as(ended, records)
 
 
@@ -99,13 +102,13 @@ def _apart(files: Sequence[str]) -> tuple[list[str], list[str]]:
     return traces, [file for file in files if file not in traces]
 
 
-def _joined(document: Document, steps: Sequence[Step], records: Sequence[Record], trace: str) -> Document:
+def _joined(document: Document, steps: Sequence[Step], records: Sequence[Record], trace: TraceFile) -> Document:
     """With what a trace of the script's own steps tells of the only one."""
-    from primbench.traces import in_place, kineto
+    from primbench.traces import in_place
 
     if len(steps) > 1:
-        raise InvalidRequest(f"{trace}: of one step, and there are {len(steps)}")
-    return in_place.joined(document, *steps[0], records, kineto.read(trace))
+        raise InvalidRequest(f"{trace.path}: of one step, and there are {len(steps)}")
+    return in_place.joined(document, *steps[0], records, trace)
 
 
 def _traces(files: Sequence[str], here: Here) -> None:

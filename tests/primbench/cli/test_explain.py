@@ -54,6 +54,18 @@ def test_ranks_of_a_launcher_explain_a_step_together_and_the_first_reports(tmp_p
     assert "not measured" not in said[0]
 
 
+def test_a_file_that_is_no_trace_is_refused_before_parts_are_measured(
+    invoke: Callable[..., Result], tmp_path: Path
+) -> None:
+    step, trace = tmp_path / "a.toml", tmp_path / "trace.json"
+    step.write_text(OWN.format(title="a", threads=1))
+    trace.write_text("{")
+    found = invoke("explain", step, trace, "--backend", "numpy")
+    assert 2 == found.exit_code
+    assert "no trace of torch.profiler" in found.stderr
+    assert "cases" not in found.stderr
+
+
 def test_several_steps_in_one_run_and_again_from_its_file(invoke: Callable[..., Result], tmp_path: Path) -> None:
     files = [tmp_path / f"{name}.toml" for name in ("a", "b")]
     for file in files:
