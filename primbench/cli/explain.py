@@ -141,12 +141,12 @@ def _of_suites(files: Sequence[str], here: Here) -> tuple[list[Step], Sequence[R
     from primbench.results.writer import header
 
     said = {file: suites.study(file) for file in files}
-    threads = threads_of([each.captured for each in said.values()], here.where)
-    here = replace(here, where=replace(here.where, threads=threads), how=_how(here.how, said.values()))
     titles = {file: _title(file, each, is_alone=len(files) == 1) for file, each in said.items()}
     entries = [each for file in files for each in _entries(file, titles[file])]
     _check_parts(titles, [labels for _, labels in entries])
     with leading(entries, verbose=here.record.verbose) as leader, resuming(here.record.resume) as begun:
+        threads = threads_of([each.captured for each in said.values()], here.where)
+        here = replace(here, where=replace(here.where, threads=threads), how=_how(here.how, said.values()))
         check_here(here, files)
         first = header(sys.argv, dict(here.record.labels), captured=_captured(titles, said))
         results, ended = measured(entries, here, leader, begun, first, of_all=True)

@@ -44,13 +44,18 @@ def test_ranks_of_a_launcher_explain_a_step_together_and_the_first_reports(tmp_p
     shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [
         subprocess.Popen(
-            command, env={**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank}, stdout=subprocess.PIPE, text=True
+            command,
+            env={**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for rank in "01"
     ]
-    said = [each.communicate(timeout=60)[0] for each in ranks]
+    said, noted = zip(*(each.communicate(timeout=60) for each in ranks), strict=True)
     assert [0, 0] == [each.returncode for each in ranks], said
     assert ("allreduce" in said[0], "") == (True, said[1])
+    assert ["with 1 thread" in each for each in noted] == [True, False]
     assert "not measured" not in said[0]
 
 
