@@ -111,7 +111,7 @@ def test_a_file_is_in_list_help_and_completion(file: Path) -> None:
     listed = primbench("--kernels", file, "list", "primitives").stdout
     assert re.search(r"halve +y\[n\] = x\[n\] / 2\. On numpy\.", listed)
     for arguments in (("--kernels", file, "--help"), ("--help", "--kernels", file)):
-        assert ", halve," in primbench(*arguments).stdout
+        assert ", halve," in " ".join(primbench(*arguments).stdout.split())
     asked = {"_PRIMBENCH_COMPLETE": "bash_complete", "COMP_WORDS": f"primbench --kernels {file} ha", "COMP_CWORD": "3"}
     assert "plain,halve\n" == primbench(**asked).stdout
 
