@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 class AllreduceNorm(Ranked, name="allreduce_norm"):
     """h = x_0 + x_1 + ... + residual on every rank, and its RMS normalisation, as between layers that ranks share out.
 
-    y = h / sqrt(mean of h^2 + 1e-5) weight, of each row. This follows each half of a layer where a model is shared out by tensor parallelism: x are the ranks' parts of a
-    product, [tokens,features], residual and weight are the same on all ranks (Zhang & Sennrich 2019, arXiv 1910.07467).
-    Both h and y are outputs. Elements of x and of the residual are integers whose sums are exact.
+    y = h / sqrt(mean of h^2 + 1e-5) weight, of each row. This follows each half of a layer where a model is shared out
+    by tensor parallelism: x are the ranks' parts of a product, [tokens,features], residual and weight are the same on
+    all ranks (Zhang & Sennrich 2019, arXiv 1910.07467). Both h and y are outputs. Elements of x and of the residual are
+    integers whose sums are exact.
     """
 
     example_sizes = ((4096, 1, 64), (1008, 1, 7), (8, 1, 1))
