@@ -30,14 +30,14 @@ class Slow:
     def __len__(self): return 24
     def __getitem__(self, number):
         time.sleep({data_s})
-        return torch.ones({size})
+        return torch.ones({rows}, {size})
 
 module = torch.nn.Linear({size}, {size})
 optimizer = torch.optim.SGD(module.parameters(), 1e-9)
 steps = schedule(wait=2, warmup=1, active=6, repeat=1)
 profiler = profile(activities=[ProfilerActivity.CPU], schedule=steps) if len(sys.argv) > 1 else contextlib.nullcontext()
 with profiler:
-    for batch in torch.utils.data.DataLoader(Slow(), batch_size={batch}):
+    for batch in torch.utils.data.DataLoader(Slow()):
         time.sleep({own_s})
         module(batch).sum().backward()
         optimizer.step()
@@ -95,9 +95,9 @@ def _us(found: dict[str, InPlace]) -> dict[str, tuple[float, float]]:
 @pytest.mark.parametrize(
     ("part", "given"),
     [
-        ("data", {"data_s": 0.03, "own_s": 0, "size": 64, "batch": 1}),
-        ("python", {"data_s": 0, "own_s": 0.03, "size": 64, "batch": 1}),
-        ("operators", {"data_s": 0, "own_s": 0, "size": 2000, "batch": 64}),
+        ("data", {"data_s": 0.03, "own_s": 0, "size": 64, "rows": 1}),
+        ("python", {"data_s": 0, "own_s": 0.03, "size": 64, "rows": 1}),
+        ("operators", {"data_s": 0, "own_s": 0, "size": 1000, "rows": 128}),
     ],
 )
 def test_a_trace_of_the_script_and_the_captured_step_say_the_same_of_what_bounds_it(
