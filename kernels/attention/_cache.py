@@ -35,9 +35,9 @@ class Cache(NamedTuple):
     """[batch_size,kv_len,kv_heads,head_dim], the new tokens last; or [pages,page_size,kv_heads,head_dim]."""
     v: Any
     """As k; of latents k itself, of which the first latent_dim elements are values."""
-    table: Any | None = None
+    table: Any = None
     """int32[batch_size,pages]: the pages of each sequence in their order, 0 behind its last one; None without pages."""
-    lengths: Any | None = None
+    lengths: Any = None
     """int32[batch_size]: keys of each sequence, new ones among them; None without pages."""
 
 

@@ -91,8 +91,8 @@ def _operands(problem: Any, inputs: tuple[Array, ...]) -> _Operands:
 
 def _of_pages(problem: Any, cache: Cache) -> _Operands:
     def one(pages: Array, new: Array, batch: int, head: int) -> Array:
-        places = np.arange(cache.lengths[batch])[None]  # type: ignore[index]
-        own = slots(cache.table[batch, None], places, problem.page_size)[0]  # type: ignore[index]
+        places = np.arange(cache.lengths[batch])[None]
+        own = slots(cache.table[batch, None], places, problem.page_size)[0]
         found = pages[..., head, :].reshape(-1, problem.head_dim)[own]
         found[-problem.seq_len :] = new[batch, :, head]
         exact: Array = found.astype(np.float64)

@@ -9,7 +9,6 @@ from primbench.causes import HARDWARE, STACK, has_gpus
 from primbench.causes._job_gpus import clocks_held_down, others_on_gpus, waits_for_copies, waits_for_launches
 from primbench.devices import nth_gpu
 from primbench.doctor.cause import Cause, Finding, Suspect, listed, of
-from primbench.environment.devices import NOT_ASKED
 from primbench.environment.gpu_code import BY_COMPILING, NOT_AT_ALL, lacking
 from primbench.gpu.nvidia.cuda_start import STARTS
 from primbench.system.meaning import FactId
@@ -103,8 +102,9 @@ def _lacks(place: Place, names: list[str], capability: str, what: str) -> Findin
 
 def _without(place: Place) -> str:
     """Why no GPU is known of; "" where one is, or none was asked for."""
-    reason = place.devices.missing.get("gpus", "NVML lists none")
-    return "" if place.devices.gpus or reason == NOT_ASKED else reason
+    if place.devices.gpus or not place.devices.are_gpus_asked_for:
+        return ""
+    return place.devices.missing.get("gpus", "NVML lists none")
 
 
 def gpus_visible(place: Place) -> Iterator[Finding]:

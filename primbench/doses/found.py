@@ -6,9 +6,18 @@ from typing import Literal
 
 import msgspec
 
+from primbench.compare.estimates import TOO_BUSY_FRACTION
 from primbench.doses.factors import FactorId
 
 Loss = Literal["loses", "gains", "nothing", "not told"]
+
+
+def is_too_busy(waited_share: float | None) -> bool:
+    """Whether others had the CPUs for so long that nothing is told but longer calls, which take turns in one process.
+
+    waited_share: of ``Bounds``.
+    """
+    return (waited_share or 0.0) >= TOO_BUSY_FRACTION
 
 
 class Slope(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from primbench.doses.found import Bounds, Foretold
+    from primbench.doses.telling import Told
     from primbench.results.file import Results
     from primbench.results.record import Record
     from primbench.spec.arm import Arm
@@ -31,11 +32,10 @@ def recalled(found: Results) -> Bounds | None:
     dosing = _dosing(undosed, found)
     arms = _number(dosing)
     dosing.learn_use()
-    known = told(dosing)
     words, captured = next(iter(found.header.captured.items()), (undosed.case.labels.get("id", ""), None))
-    places = [_place(dosing, arm) for arm in arms]
-    bounds = bounds_of(ReplayedStep(words, dosing.step, captured), dosing)
-    return replace(bounds, slopes=[each.slope for each in known], places=places)
+    known = told(dosing)
+    places = [_place(dosing, known, arm) for arm in arms]
+    return replace(bounds_of(ReplayedStep(words, dosing.step, captured), dosing), places=places)
 
 
 def _is_step(record: Record) -> bool:
@@ -76,6 +76,6 @@ def _named(records: Sequence[Record], trials: Mapping[str, str]) -> str:
     return trials.get(arm) or (step_in(arm) if any(map(_is_step, records)) else probe_in(arm))
 
 
-def _place(dosing: Dosing, arm: Arm) -> Foretold:
-    before = foretell(dosing, told(dosing), arm, dosing.numbers[probe_in(arm.name)], PAIRS)
+def _place(dosing: Dosing, known: Sequence[Told], arm: Arm) -> Foretold:
+    before = foretell(dosing, known, arm, dosing.numbers[probe_in(arm.name)], PAIRS)
     return measured(dosing, before, arm, dosing.numbers[step_in(arm.name)])

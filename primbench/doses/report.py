@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 from primbench.compare.judgement import TOO_BUSY
 from primbench.compare.shown import shown_ratio
 from primbench.doctor.cause import listed
+from primbench.doses.found import is_too_busy
 from primbench.report.document import Check, Column, Document, Note, Section, Table, VerdictCell
 from primbench.results.disturbances import WAITED_FRACTION
 from primbench.units import format_percent, format_time
@@ -49,10 +50,9 @@ def answer(found: Bounds) -> str:
     """What it loses by which harm, in one sentence."""
     clauses = [(verb, [_said(each) for each in _of(found, verdict)]) for verdict, verb in VERBS.items()]
     said = "; ".join(f"{verb} {listed(words)}" for verb, words in clauses if words)
-    busy = any(each.reason == TOO_BUSY for each in found.slopes)
-    waited = f": {TOO_BUSY}, as it waited for a CPU during {format_percent(found.waited_share)} of its time" * busy
+    waited = f": {TOO_BUSY}, as it waited for a CPU during {format_percent(found.waited_share)} of its time"
     unfinished = "; cut off before all was tried" if found.is_cut_off else ""
-    return f"{found.step}: {said}{waited}{unfinished}."
+    return f"{found.step}: {said}{waited * is_too_busy(found.waited_share)}{unfinished}."
 
 
 def _of(found: Bounds, verdict: Loss) -> list[Slope]:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from primbench.compare.estimates import TOO_BUSY_FRACTION
 from primbench.compare.judgement import TOO_BUSY
 from primbench.doses.factors import UNDOSED, factors
-from primbench.doses.found import Foretold, Loss, PlaceDose, Slope
+from primbench.doses.found import Foretold, Loss, PlaceDose, Slope, is_too_busy
 from primbench.doses.slopes import DoseLine, DosePoint, HarmTerm, Scattered, foretold, line, mean
 from primbench.kernels.replay.problem import DELAYS_NS, delayed
 from primbench.stats import exponential, geometric_mean
@@ -66,8 +65,8 @@ def _told(dosing: Dosing, factor: Factor, trial: Trial) -> Told:
 
 
 def _judged(dosing: Dosing, slope: Slope, largest: float) -> Slope:
-    if slope.factor != "calls" and (dosing.waited_share() or 0.0) >= TOO_BUSY_FRACTION:
-        return replace(slope, reason=TOO_BUSY)  # longer calls take turns with others in a process
+    if slope.factor != "calls" and is_too_busy(dosing.waited_share()):
+        return replace(slope, reason=TOO_BUSY)
     if slope.low is None or slope.high is None:
         return slope
     return replace(slope, verdict=_verdict(slope.low, slope.high, largest))

@@ -60,6 +60,11 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
     # fmt: on
     missing: dict[str, str] = {}
 
+    @property
+    def are_gpus_asked_for(self) -> bool:
+        """Whether NVML was, as a run on a CPU does not."""
+        return self.missing.get("gpus") != NOT_ASKED
+
     def gpu(self, device: str) -> Gpu | None:
         """That of a case's device, as in "cuda:0"; None where it is no GPU, or not known."""
         found = Device.parse(device)

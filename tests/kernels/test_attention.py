@@ -60,7 +60,7 @@ def test_the_bytes_of_a_cache_are_those_that_are_read_once(tokens: int, memory: 
     for seed in (0, 1):
         arrays = problem.inputs(np.random.default_rng(seed))
         assert sum(each.nbytes for each in arrays) == problem.memory_bytes() - 2 * 3 * 6 * 16
-        assert sorted(problem.kv_lens) == sorted(problem.cached(arrays).lengths)  # type: ignore[arg-type]
+        assert sorted(problem.kv_lens) == sorted(problem.cached(arrays).lengths)
 
 
 @pytest.mark.parametrize(
