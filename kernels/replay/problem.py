@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from primbench.kernels.replay._calls import Calls
 from primbench.kernels.replay._calls import Part as Part
@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
     from primbench.problem import Array, Value
 
-DELAYS_NS = (0, 1000, 2000, 4000)
-"""How much later each call of a step begins, of which a dosed one is timed with each."""
+Delayed = Literal["calls", "collectives"]
+DELAYS_NS: dict[Delayed, tuple[int, ...]] = {
+    "calls": (0, 1000, 2000, 4000), "collectives": (0, 10_000, 20_000, 40_000),
+}  # fmt: skip
+"""How much later each call of a step begins, or each that ranks make together: a dosed one is timed with each."""
 
 
-def delayed(delay_ns: int) -> str:
-    """The name of the step's time with such a delay before each call, in ``Measurement.others``."""
-    return f"delayed_{delay_ns}ns_s"
+def delayed(what: Delayed, delay_ns: int) -> str:
+    """The name of the step's time with such a delay before each of them, in ``Measurement.others``."""
+    return f"{'collectives_' * (what == 'collectives')}delayed_{delay_ns}ns_s"
 
 
 class OtherWork(NamedTuple):
@@ -44,6 +47,8 @@ class OtherWork(NamedTuple):
 
 CALL = OtherWork("launch", {}, None, on_cpu=False)
 """A call of an operator that has next to nothing to do."""
+SMALL_SUM = OtherWork("allreduce", {"bytes": 2**13}, None, on_cpu=False)
+"""What the step's ranks do together, and has next to nothing to move."""
 PRODUCT = OtherWork("gemm", {"m": 512, "n": 512, "k": 512}, None)
 """Keeps all threads busy, from the caches."""
 MEMORY_COPY = OtherWork("memcpy", {"bytes": 2**26, "direction": "h2h"}, "numpy")
@@ -66,11 +71,13 @@ class Replay(Problem, name="replay"):
     on the device are left out, and counted.
 
     With --dosed the step is timed with a busy wait of 0, 1, 2 and 4 us before each call, too, in turn; on a GPU before
-    each call that launches something.
+    each call that launches something. Several ranks make all of its calls each; they time it with 0, 10, 20 and 40 us
+    before each collective, too.
     """
 
     calls: str = option("", "the step's calls, as `primbench bound` writes them", is_encoded=True)
     dosed: bool = option(False, "time it with a delay before each call, too")
+    ranks: int = option(1, "processes that make it together, each with a GPU or CPU of its own", least=1)
 
     work = "kernel"
     margin = 0.05
@@ -99,6 +106,10 @@ class Replay(Problem, name="replay"):
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
         """None: each call makes its own."""
+        return ()
+
+    def inputs_of(self, rank: int, seed: int) -> tuple[Array, ...]:
+        """None, either."""
         return ()
 
     def why_unverifiable(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from primbench.distributed.group import ALONE, Group
 from primbench.errors import UnsupportedCase
 from primbench.kernels.replay.problem import DELAYS_NS, delayed
 from primbench.measurement import Samples
@@ -14,8 +15,8 @@ from primbench.registry import setup_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from primbench.kernels.replay.problem import Replay
-    from primbench.problem import Step
+    from primbench.kernels.replay.problem import Delayed, Replay
+    from primbench.problem import Problem, Step
     from primbench.spec.method import Method
     from primbench.timing.sampling import Pace
 
@@ -24,17 +25,17 @@ TRIES, TRIED = 50, 60
 of these rows are disturbed by nothing.
 """
 LEAST_ROUNDS = 3
-TIMES = len(DELAYS_NS)
-"""How many times as long as another metric all of the delays are sampled."""
 
 
 @kernel("replay", "torch")
-def torch_replay(backend: Any, problem: Replay) -> Step:
-    """Raises UnsupportedCase where the device has none of its calls."""
-    steps, reasons = _set_up(backend, problem)
-    calls = [found for number in problem.step.order if (found := steps[number]) is not None]
-    if not calls:
+def torch_replay(backend: Any, problem: Replay, group: Group = ALONE) -> Step:
+    """Raises UnsupportedCase where the device has none of its calls, or for other ranks than take part."""
+    group.check_size(problem.ranks)
+    steps, reasons = _set_up(backend, problem, group)
+    made = [_Call(problem.problems[at], there) for at in problem.step.order if (there := steps[at]) is not None]
+    if not made:
         raise UnsupportedCase(f"none of the step's calls: {'; '.join(dict.fromkeys(reasons))}")
+    calls = [each.step for each in made]
     undos = [found for each in steps if each is not None and (found := description_of(each).undo)]
 
     def step() -> Any:
@@ -47,25 +48,52 @@ def torch_replay(backend: Any, problem: Replay) -> Step:
             each()
 
     counts = {"calls": len(calls), "left_out_calls": len(problem.step.order) - len(calls)}
-    others = _Delays(backend, calls, undo).others() if problem.dosed else {}
+    others = _delayed(backend, made, undo) if problem.dosed else {}
     return described(step, host_buffers=[], counts=counts, others=others, undo=undo if undos else None)
 
 
-def _set_up(backend: Any, problem: Replay) -> tuple[list[Step | None], list[str]]:
-    """Of each part, None where there is none; and why."""
+class _Call(NamedTuple):
+    """One of the step's."""
+
+    problem: Problem
+    step: Step
+
+
+def _set_up(backend: Any, problem: Replay, group: Group) -> tuple[list[Step | None], list[str]]:
+    """Of each part, None where a rank has none; and why."""
     import numpy as np
 
     steps: list[Step | None] = []
     reasons = []
     for one in problem.problems:
         part = one.on(backend.device)
-        inputs = part.inputs(np.random.default_rng(0))
+        inputs = part.inputs(np.random.default_rng(group.rank))
+        of_group = {"group": group} if _is_together(part) else {}
         try:
-            steps.append(setup_of(part.primitive, backend.name)(backend, part, *map(backend.put, inputs)))
+            steps.append(setup_of(part.primitive, backend.name)(backend, part, *map(backend.put, inputs), **of_group))
         except UnsupportedCase as reason:
             steps.append(None)
             reasons.append(str(reason))
-    return steps, reasons
+    everywhere = group.agree([step is not None for step in steps], lambda ranks: [*map(all, zip(*ranks, strict=True))])
+    return [step if is_there else None for step, is_there in zip(steps, everywhere, strict=True)], reasons
+
+
+def _is_together(problem: Problem) -> bool:
+    """Whether ranks make it together."""
+    return bool(problem.parameters().get("ranks", 1) != 1)
+
+
+def _delayed(
+    backend: Any, made: Sequence[_Call], undo: Callable[[], None]
+) -> dict[str, Callable[[Method, Pace], Samples]]:
+    """What takes the times with delays: before each call, and before each that ranks make together, if there is one."""
+    on_gpu = backend.device.is_gpu
+    waiting = [_Waiting(step, not (on_gpu and description_of(step).launches_nothing)) for _, step in made]
+    others = _Delays(backend, "calls", waiting, undo).others()
+    together = [_Waiting(step, _is_together(problem)) for problem, step in made]
+    if any(each.waits for each in together):
+        others |= _Delays(backend, "collectives", together, undo).others()
+    return others
 
 
 class _Waiting(NamedTuple):
@@ -76,39 +104,39 @@ class _Waiting(NamedTuple):
 
 
 class _Delays:
-    """Times a step with each of the delays, round after round."""
+    """Times a step with each of the delays, round after round, in step with other ranks."""
 
-    def __init__(self, backend: Any, calls: Sequence[Step], undo: Callable[[], None]) -> None:
-        self._backend, self._undo = backend, undo
-        on_gpu = backend.device.is_gpu
-        self._calls = [_Waiting(call, not (on_gpu and description_of(call).launches_nothing)) for call in calls]
+    def __init__(self, backend: Any, what: Delayed, calls: Sequence[_Waiting], undo: Callable[[], None]) -> None:
+        self._backend, self._what, self._calls, self._undo = backend, what, calls, undo
         self._taken_s: dict[int, list[float]] = {}
 
     def others(self) -> dict[str, Callable[[Method, Pace], Samples]]:
         """What takes the time with each delay; the first that is asked takes all."""
-        return {delayed(delay_ns): self._samples_of(delay_ns) for delay_ns in DELAYS_NS}
+        return {delayed(self._what, delay_ns): self._samples_of(delay_ns) for delay_ns in DELAYS_NS[self._what]}
 
     def _samples_of(self, delay_ns: int) -> Callable[[Method, Pace], Samples]:
         def samples(method: Method, pace: Pace) -> Samples:
             if not self._taken_s:
-                self._taken_s = self._rounds(TIMES * method.min_time_s)
+                self._taken_s = self._rounds(method.min_time_s, pace)
             taken_s = self._taken_s[delay_ns]
             return Samples(samples_s=taken_s, calls_per_sample=1, taken_by="host clock", stopped="max time")
 
         return samples
 
-    def _rounds(self, lasting_s: float) -> dict[int, list[float]]:
-        """In each round all delays, the shortest first in every other one."""
-        excess_ns = _excess_ns()
-        taken_s: dict[int, list[float]] = {delay_ns: [] for delay_ns in DELAYS_NS}
-        begun_s, rounds = time.monotonic(), 0
-        while rounds < LEAST_ROUNDS or time.monotonic() - begun_s < lasting_s:
-            for delay_ns in DELAYS_NS[:: -1 if rounds % 2 else 1]:
+    def _rounds(self, lasting_s: float, pace: Pace) -> dict[int, list[float]]:
+        """In each round all delays, the shortest first in every other one. lasting_s: of each."""
+        excess_ns, delays_ns = _excess_ns(), DELAYS_NS[self._what]
+        taken_s: dict[int, list[float]] = {delay_ns: [] for delay_ns in delays_ns}
+        ends_ns, rounds = pace.now() + round(lasting_s * len(delays_ns) * 1e9), 0
+        while rounds < LEAST_ROUNDS or pace.now() < ends_ns:
+            for delay_ns in delays_ns[:: -1 if rounds % 2 else 1]:
                 self._undo()
                 self._backend.synchronize()
+                pace.begin()
                 taken_s[delay_ns].append(self._timed(delay_ns, excess_ns) / 1e9)
             rounds += 1
-        return taken_s
+        slowest_s = map(pace.slowest, taken_s.values())
+        return dict(zip(delays_ns, slowest_s, strict=True))
 
     def _timed(self, delay_ns: int, excess_ns: float) -> int:
         clock = time.perf_counter_ns
@@ -134,7 +162,7 @@ def _wait_before(calls: Sequence[_Waiting], wait_ns: int) -> None:
 
 def _excess_ns() -> float:
     """By how much a wait is longer than it was asked to be, on average, the loop around it included."""
-    clock, wait_ns = time.perf_counter_ns, DELAYS_NS[-1]
+    clock, wait_ns = time.perf_counter_ns, DELAYS_NS["calls"][-1]
     empty = [_Waiting(int, waits=True)] * TRIED
     took_ns = []
     for _ in range(TRIES):

@@ -19,6 +19,7 @@ from primbench.kernels.replay import Replay
 from primbench.kernels.replay.problem import Part, encoded
 from primbench.spec.captured import PARTS
 from primbench.spec.placement import Placement
+from primbench.workers.fitting import too_many_or_few
 from primbench.workers.plan import plan
 
 if TYPE_CHECKING:
@@ -46,20 +47,32 @@ class ReplayedStep(NamedTuple):
 
 
 def step_of(file: str, entries: Sequence[Entry], said: StudyFile, device: str | None) -> ReplayedStep:
-    """device: None is the first GPU, else the CPU. Raises FileError for a file without parts, InvalidRequest for
-    several devices, and as plan() does."""
+    """By as many ranks as its collectives have, if it is on CPUs and each can have one; else by one, without these.
+
+    device: None is the first GPU, else the CPU. Raises FileError for a file without parts, InvalidRequest for several
+    devices, and as plan() does.
+    """
     parts = [each for each in entries if each.labels.get("set") == PARTS]
     if not parts:
         raise FileError(f"{file}: no parts of a step, which `primbench capture` writes as set = 'parts'")
     calls = [Part(each.problem.primitive, each.problem.parameters()) for each in parts]
-    problem = Replay(calls=encoded(calls, in_order([each.labels for each in parts])))
+    ranks = max(each.fields.get("ranks", 1) for each in calls)
+    problem = Replay(calls=encoded(calls, in_order([each.labels for each in parts])), ranks=ranks)
     case, *others = plan(
         [(problem, {"id": os.path.basename(file)})], backends=[TORCH], device=device, method=USUAL,
         placement=Placement(), processes=1,
     )  # fmt: skip
     if others:
         raise InvalidRequest(f"{file}: on one device, not on {1 + len(others)}: cpu, or cuda:N")
-    return ReplayedStep(said.captured.step if said.captured else said.title or file, case, said.captured)
+    return ReplayedStep(
+        said.captured.step if said.captured else said.title or file, _by_ranks_here(case), said.captured
+    )
+
+
+def _by_ranks_here(case: Case) -> Case:
+    if case.ranks > 1 and (case.on.is_gpu or too_many_or_few(case, None, None, None)):
+        return replace(case, parameters=case.parameters | {"ranks": 1})
+    return case
 
 
 def in_order(labels: Sequence[dict[str, str]]) -> list[int]:
@@ -80,7 +93,13 @@ def here_of(step: ReplayedStep, threads: int | None) -> DosingPlace:
     """threads: None is one for each CPU that may be used, as libraries have it."""
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     count = min(threads or len(cpus), len(cpus))
-    return DosingPlace(step.case.device, cpus, count, float(count))
+    return usual_place(step.case, cpus, count)
+
+
+def usual_place(case: Case, cpus: tuple[int, ...], threads: int) -> DosingPlace:
+    """In which nothing is known of how many CPUs the step keeps busy."""
+    here = DosingPlace(case.device, cpus, threads, 0.0, case.ranks)
+    return here._replace(used_cpus=float(here.usable_cpus))
 
 
 class BoundQuestion(NamedTuple):
@@ -168,6 +187,7 @@ def bounds_of(step: ReplayedStep, dosing: Dosing) -> Bounds:
         step=step.words,
         device=step.case.device,
         threads=dosing.here.threads,
+        ranks=dosing.here.ranks,
         calls=counts.get("calls"),
         left_out_calls=_left_out(step.captured, counts.get("left_out_calls")),
         time_s=fmean(times_s) if times_s else None,

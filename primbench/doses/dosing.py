@@ -142,11 +142,14 @@ class Dosing:
                 yield from session.run(cases, ALONE, [each.arm for each in firsts[number:]])
 
     def learn_use(self) -> None:
-        """How many CPUs the undosed step keeps busy, by the process of a trial that was disturbed least."""
+        """How many CPUs the undosed step keeps busy, by the process of a trial that was disturbed least, and as if all
+        ranks were as busy as the first.
+        """
         of_trials = {number for trial in self.trials for number in self.numbers[trial.id]}
         several = [each.measurement for each in self.records(UNDOSED) if each.case.process in of_trials]
         hosts = [each.host for each in several if each is not None and each.host is not None]
-        used = [busy_cpus(each, self.here.usable_cpus) for each in hosts if each.duration_s]
+        most, ranks = self.here.usable_cpus / self.here.ranks, self.here.ranks
+        used = [ranks * busy_cpus(each, most) for each in hosts if each.duration_s]
         self.here = self.here._replace(used_cpus=max(used, default=self.here.used_cpus))
 
     def waited_share(self) -> float | None:
@@ -203,7 +206,7 @@ def _processes(arms: Sequence[Arm], cases: Sequence[Case]) -> int:
     return len(arms) * len({(each.backend, each.device) for each in cases})
 
 
-def busy_cpus(host: HostReading, most: int) -> float:
+def busy_cpus(host: HostReading, most: float) -> float:
     """CPUs that a case kept busy while it did not wait for one: what it would use by itself, on average.
 
     most: what its own threads can keep busy. Times in which several of them waited may overlap, so that no more than

@@ -16,6 +16,7 @@ from primbench.kernels.replay.problem import (
     MEMORY_PROBE,
     PRODUCT,
     PRODUCT_ON_GPU,
+    SMALL_SUM,
     SYSTEM_CALL,
     OtherWork,
 )
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from primbench.environment.limits import Limits
 
-FactorId = Literal["calls", "quota", "cpus", "busy", "memory", "copies", "kernels"]
+FactorId = Literal["calls", "collectives", "quota", "cpus", "busy", "memory", "copies", "kernels"]
 TrialId = Literal["calls", "quota", "cpus", "beside"]
 
 SHARES = (0.75, 0.5, 0.25)
@@ -51,9 +52,11 @@ class DosingPlace(NamedTuple):
     cpus: tuple[int, ...]
     """Numbers of the CPUs that may be used."""
     threads: int
-    """Of CPU libraries."""
+    """Of CPU libraries, of each rank."""
     used_cpus: float
-    """CPUs that the undosed step keeps busy, on average; as many as threads while that is not known."""
+    """CPUs that the undosed step keeps busy, on average; as many as it can while that is not known."""
+    ranks: int = 1
+    """Processes that make the step together."""
 
     @property
     def is_gpu(self) -> bool:
@@ -62,7 +65,7 @@ class DosingPlace(NamedTuple):
     @property
     def usable_cpus(self) -> int:
         """CPUs that the step can keep busy: its threads' on a CPU, and that of the thread which launches on a GPU."""
-        return 1 if self.is_gpu else self.threads
+        return 1 if self.is_gpu else min(self.threads * self.ranks, len(self.cpus))
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,15 @@ class Probe:
     work: OtherWork
     is_mean: bool = False
     """Whether the mean of its samples counts, and not their median."""
+    of_ranks: bool = False
+    """Whether the step's ranks make it together."""
 
     def case(self, here: DosingPlace) -> Case:
         """How it is measured. Raises InvalidRequest where there is no such problem."""
         device = CPU if self.work.on_cpu else here.device
         parameters = build(self.work.primitive, self.work.fields).on(Device.parse(device)).parameters()
+        if self.of_ranks:
+            parameters |= {"ranks": here.ranks}
         return Case(
             primitive=self.work.primitive,
             parameters=parameters,
@@ -109,6 +116,8 @@ class Factor:
     """Fields of an arm by which it has this harm for certain."""
     on_gpus: bool | None = None
     """Whether it is of steps on a GPU, or of others; None of both."""
+    of_ranks: bool = False
+    """Whether it is of steps that several ranks make together."""
 
 
 def _too_little(granted: float | None, here: DosingPlace) -> float:
@@ -120,6 +129,10 @@ BUSY_ARM, MEMORY_ARM = "beside a busy neighbour", "beside one that moves memory"
 COPIES_ARM, KERNELS_ARM = "beside copies", "beside kernels"
 FACTORS = (
     Factor("calls", "longer calls", "a us of each call", "calls", Probe(CALL), asked_by=()),
+    Factor(
+        "collectives", "slower collectives", "a us of each collective", "calls", Probe(SMALL_SUM, of_ranks=True),
+        asked_by=(), of_ranks=True,
+    ),
     Factor(
         "quota", "a CPU quota", "at half its CPU time", "quota",
         of_limits=lambda limits, here: _too_little(limits.cpu_quota, here), asked_by=("cpus",),
@@ -180,7 +193,7 @@ def trials(step: Case, here: DosingPlace) -> list[Trial]:
     return [
         Trial("calls", [base], [dosed]),
         Trial("quota", [base, *(_granted(base, here, share) for share in SHARES)], [slow]),
-        Trial("cpus", [base, *few], [usual], "" if few else "with one thread it uses no more than one CPU"),
+        Trial("cpus", [base, *few], [usual], "" if few else _all_needed(here)),
         Trial("beside", [base, *_neighbours(base, here)], [usual, *_probes(here)]),
     ]
 
@@ -191,12 +204,16 @@ def _probes(here: DosingPlace) -> list[Case]:
 
 
 def _is_of(factor: Factor, here: DosingPlace) -> bool:
-    return factor.on_gpus in (None, here.is_gpu)
+    return factor.on_gpus in (None, here.is_gpu) and (here.ranks > 1 or not factor.of_ranks)
 
 
 def factors(here: DosingPlace) -> list[Factor]:
     """Those of steps on the device."""
     return [each for each in FACTORS if _is_of(each, here)]
+
+
+def _all_needed(here: DosingPlace) -> str:
+    return "with one thread it uses no more than one CPU" if here.ranks == 1 else "each rank needs a CPU"
 
 
 def _granted(base: Arm, here: DosingPlace, share: float) -> Arm:
@@ -205,10 +222,10 @@ def _granted(base: Arm, here: DosingPlace, share: float) -> Arm:
 
 
 def _on_fewer(here: DosingPlace) -> list[Arm]:
-    """With as many threads as CPUs."""
-    counts = {max(1, math.floor(here.usable_cpus * share)) for share in SHARES}
+    """With as many threads as CPUs, of which each rank needs one."""
+    counts = {max(here.ranks, math.floor(here.usable_cpus * share)) for share in SHARES}
     return [
-        Arm(name=f"on {count}", affinity=here.cpus[:count], placement=Placement(threads=count))
+        Arm(name=f"on {count}", affinity=here.cpus[:count], placement=Placement(threads=count // here.ranks))
         for count in sorted(counts, reverse=True)
         if count < here.usable_cpus
     ]

@@ -90,7 +90,9 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Whose step it is."""
     device: str
     threads: int
-    """Of CPU libraries."""
+    """Of CPU libraries, of each rank."""
+    ranks: int
+    """Processes that made it together."""
     calls: int | None
     """Calls that it makes here; None where it did not run."""
     left_out_calls: int | None

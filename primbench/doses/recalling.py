@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from primbench.doses.bounding import ReplayedStep, bounds_of
+from primbench.doses.bounding import ReplayedStep, bounds_of, usual_place
 from primbench.doses.dosing import PAIRS, Dosing, probe_in, step_in
-from primbench.doses.factors import UNDOSED, USUAL, DosingPlace
+from primbench.doses.factors import UNDOSED, USUAL
 from primbench.doses.telling import foretell, measured, told
 from primbench.kernels.replay import Replay
 from primbench.spec.placement import Placement
@@ -50,9 +50,7 @@ def _dosing(undosed: Record, found: Results) -> Dosing:
     )  # fmt: skip
     cpus = tuple(found.header.environment.limits.cpus_allowed)
     threads = case.placement.threads or len(cpus)
-    return Dosing(
-        step=step, here=DosingPlace(case.device, cpus, threads, float(threads)), found=found, writer=None, timeout_s=0.0
-    )  # fmt: skip
+    return Dosing(step=step, here=usual_place(case, cpus, threads), found=found, writer=None, timeout_s=0.0)
 
 
 def _number(dosing: Dosing) -> list[Arm]:

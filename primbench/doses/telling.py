@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from primbench.doses.dosing import Dosing
     from primbench.doses.factors import Factor, FactorId, Probe, Trial
     from primbench.environment.limits import Limits
+    from primbench.kernels.replay.problem import Delayed
     from primbench.spec.arm import Arm
 
 MARGIN = 0.05
@@ -65,7 +66,7 @@ def _told(dosing: Dosing, factor: Factor, trial: Trial) -> Told:
 
 
 def _judged(dosing: Dosing, slope: Slope, largest: float) -> Slope:
-    if slope.factor != "calls" and is_too_busy(dosing.waited_share()):
+    if slope.factor not in DELAYS_NS and is_too_busy(dosing.waited_share()):
         return replace(slope, reason=TOO_BUSY)
     if slope.low is None or slope.high is None:
         return slope
@@ -92,18 +93,19 @@ def _verdict(low: float, high: float, largest: float) -> Loss:
 def _points(dosing: Dosing, factor: Factor, trial: Trial) -> Iterator[DosePoint]:
     """Of all pairs of which the step was measured without the harm and with it."""
     for number in dosing.numbers[trial.id]:
-        several = [*(_delays if factor.id == "calls" else _arms)(dosing, factor, trial, number)]
+        found = _delays(dosing, factor.id, number) if factor.id in DELAYS_NS else _arms(dosing, factor, trial, number)
+        several = [*found]
         if len(several) > 1:
             yield from several
 
 
-def _delays(dosing: Dosing, factor: Factor, trial: Trial, number: int) -> Iterator[DosePoint]:
+def _delays(dosing: Dosing, what: Delayed, number: int) -> Iterator[DosePoint]:
     """Of one process, which has all doses in each of its rounds."""
-    measurement = dosing.measured(number, UNDOSED)
-    if measurement is None or delayed(0) not in measurement.others:
+    measurement, delays_ns = dosing.measured(number, UNDOSED), DELAYS_NS[what]
+    if measurement is None or delayed(what, 0) not in measurement.others:
         return
-    rounds_s = [measurement.others[delayed(delay_ns)].samples_s for delay_ns in DELAYS_NS]
-    for delay_ns, times_s in zip(DELAYS_NS, rounds_s, strict=True):
+    rounds_s = [measurement.others[delayed(what, delay_ns)].samples_s for delay_ns in delays_ns]
+    for delay_ns, times_s in zip(delays_ns, rounds_s, strict=True):
         ratios = [time_s / base_s for time_s, base_s in zip(times_s, rounds_s[0], strict=True)]
         yield DosePoint(number, delay_ns / NS_A_DOSE, median(ratios))
 
@@ -194,7 +196,7 @@ def _place_dose(name: FactorId, dose: Scattered) -> PlaceDose:
 def _doses(
     dosing: Dosing, known: Sequence[Told], arm: Arm, limits: Limits, probed: Sequence[int]
 ) -> dict[FactorId, Scattered] | None:
-    """Of each harm that the place may have; None where calls were not measured, which may have any."""
+    """Of each harm that the place may have; None where calls or collectives were not measured, which may have any."""
     found: dict[FactorId, Scattered] = {}
     harms = {each.slope.factor: each.harm for each in known}
     for factor in factors(dosing.here):
@@ -203,7 +205,7 @@ def _doses(
         elif factor.arm and arm.neighbour is not None:
             found[factor.id] = _neighbours_dose(harms[factor.id], _beyond(dosing, factor, arm, probed))
         elif not factor.arm and arm.neighbour is None:
-            longer = _calls_dose(dosing, factor, arm, probed)
+            longer = _longer(dosing, factor, arm, probed)
             if longer is None:
                 return None
             found[factor.id] = longer
@@ -235,8 +237,8 @@ def _neighbours_dose(dosed: Scattered | None, there: Scattered | None) -> Scatte
     return Scattered(dose, relative, min(there.freedom, dosed.freedom))
 
 
-def _calls_dose(dosing: Dosing, factor: Factor, arm: Arm, probed: Sequence[int]) -> Scattered | None:
-    """By how many us a call is longer there; None where that was not measured."""
+def _longer(dosing: Dosing, factor: Factor, arm: Arm, probed: Sequence[int]) -> Scattered | None:
+    """By how many us a call, or a collective, is longer there; None where that was not measured."""
     probe = factor.probe
     assert probe is not None
     pairs = [(dosing.probe_s(each, arm.name, probe), dosing.probe_s(each, UNDOSED, probe)) for each in probed]
@@ -246,7 +248,7 @@ def _calls_dose(dosing: Dosing, factor: Factor, arm: Arm, probed: Sequence[int])
 
 def _scatter(known: Sequence[Told]) -> Scattered | None:
     """Of the logarithm of a ratio of two processes, by the residuals of all lines through processes."""
-    found = [each.line.residual for each in known if each.line and each.slope.factor != "calls"]
+    found = [each.line.residual for each in known if each.line and each.slope.factor not in DELAYS_NS]
     found = [each for each in found if each.freedom > 0]
     freedom = sum(each.freedom for each in found)
     if not freedom:

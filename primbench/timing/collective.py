@@ -115,6 +115,10 @@ class Together:
         self._collective = cast("Collective", problem)
         self._sets = 1
         self.missing = {"trace": "several processes are not traced", "output": "several processes share it"}
+        why_not = problem.why_unverifiable()
+        self._is_checked = method.check and not why_not
+        if method.check and why_not:
+            self.missing["verified"] = why_not
 
     def refuse_early(self, phases: Phases) -> None:
         """Agree on the sets of inputs: on each rank as many as the rank with the largest cache needs.
@@ -150,9 +154,10 @@ class Together:
     def check(self, step: Step, output: Any = None) -> Callable[[], float | None]:
         """What returns the error, at once: ranks agree on it, and they do nothing else meanwhile.
 
-        It is None where no check was asked for. Raises VerificationError on all ranks where one is wrong.
+        It is None where no check was asked for, or none can be. Raises VerificationError on all ranks where one is
+        wrong.
         """
-        if not self._method.check:
+        if not self._is_checked:
             return lambda: None
         checked = self._checked()
         error = self._error(step if checked is None else self._step(self._put(checked)))
@@ -160,7 +165,7 @@ class Together:
 
     def late_error(self, calls: CallLoop, step: Step) -> float | None:
         """The error of a call after all that were timed; None where these are not what is checked."""
-        return self._error(step) if self._method.check and self._checked() is None else None
+        return self._error(step) if self._is_checked and self._checked() is None else None
 
     def output(self) -> None:
         """Of the parts of an output nothing is kept."""

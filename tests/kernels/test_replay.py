@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from primbench import Method
+from primbench import Method, run
 from primbench.backends import missing
 from primbench.errors import InvalidField, InvalidRequest
 from primbench.kernels.replay import Replay
@@ -54,7 +54,34 @@ def test_delays_are_in_the_time() -> None:
     found = measure(problem, "torch", "cpu", method=method)
     assert {"calls": 512, "left_out_calls": 1} == found.counts
     assert found.verified is None
-    assert [*map(delayed, DELAYS_NS)] == [*found.others]
-    shortest_s = {delay_ns: min(found.others[delayed(delay_ns)].samples_s) for delay_ns in DELAYS_NS}
-    assert shortest_s[4000] > 512 * 3e-6
-    assert min(found.others[delayed(0)].samples_s) < shortest_s[4000]
+    assert [delayed("calls", each) for each in DELAYS_NS["calls"]] == [*found.others]
+    shortest_s = [min(samples.samples_s) for samples in found.others.values()]
+    assert shortest_s[-1] > 512 * 3e-6
+    assert shortest_s[0] < shortest_s[-1]
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(WITHOUT_TORCH is not None, reason=str(WITHOUT_TORCH))
+def test_two_ranks_make_their_collectives_and_time_delays_of_these() -> None:
+    """Of 64 of them each at least 40 us later."""
+    parts = [
+        *PARTS[:2], Part("allreduce", {"bytes": 1024, "ranks": 2}), Part("collective", {"bytes": 1024, "ranks": 2})
+    ]  # fmt: skip
+    problem = Replay(calls=encoded(parts, [0, 1, 2, 3] * 32), dosed=True, ranks=2)
+    (record,) = run([problem], backend="torch", device="cpu", method=Method(min_time_s=0.02, max_time_s=0.05))
+    found = record.measurement
+    assert found is not None, record.reason
+    assert {"calls": 128, "left_out_calls": 0} == found.counts
+    names = [delayed(what, each) for what in DELAYS_NS for each in DELAYS_NS[what]]
+    assert names == [*found.others]
+    assert min(found.others[delayed("collectives", 40_000)].samples_s) > 64 * 39e-6
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(WITHOUT_TORCH is not None, reason=str(WITHOUT_TORCH))
+def test_one_process_leaves_collectives_out() -> None:
+    from primbench import measure
+
+    problem = Replay(calls=encoded([PARTS[0], Part("allreduce", {"bytes": 1024, "ranks": 2})], [0, 1]))
+    found = measure(problem, "torch", "cpu", method=Method(min_time_s=0.002, max_time_s=0.005))
+    assert {"calls": 1, "left_out_calls": 1} == found.counts

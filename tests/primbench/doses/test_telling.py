@@ -34,9 +34,11 @@ from primbench.spec.neighbour import Neighbour
 if TYPE_CHECKING:
     from primbench.doses.factors import FactorId
     from primbench.doses.found import Bounds
+    from primbench.kernels.replay.problem import Delayed
 
 STEP_S, CALL_S, SCATTER, PAIR_S = 1e-3, 2e-6, 0.01, 10.0
 OF_CALLS, OF_TIME = 0.1, 0.9  # what the step is longer by for a us of each call, and for a dose of less CPU time
+OF_COLLECTIVES = 0.02  # the same for a us of each collective, of a step of two ranks
 HARMS = {BUSY_ARM: (1.3, 1.5, 1.1), MEMORY_ARM: (1.3 * 1.2, 1.5, 1.1 * 1.8)}
 """By arm: how many times as long the step, a product and a copy take."""
 HALF = (1.15 * 1.1, 1.25, 1.05 * 1.34)
@@ -62,27 +64,21 @@ class Simulated(Dosing):
         self._starts_s.append(PAIR_S / 2)
         rng = random.Random(number)
         for arm, case in itertools.product(arms, cases):
-            self._add(arm, replace(case, arm=arm.name, process=number), rng)
+            self._add(arm, replace(case, arm=arm.name, process=number, placement=arm.placement), rng)
 
     def _add(self, arm: Arm, case: Case, rng: random.Random) -> None:
         limits = replace(HERE.limits, cpu_quota=arm.cpus, cpus_allowed=list(arm.affinity or self.here.cpus))
         place = replace(HERE, limits=limits)
         number = len(self.found.workers)
         placed = EffectivePlacement(
-            cpus=limits.cpus_allowed, memory_policy=None, memory_nodes=None, rung="none", threads=2
+            cpus=limits.cpus_allowed, memory_policy=None, memory_nodes=None, rung="none", threads=2 // case.ranks
         )
         self.found.workers.append(
             Worker(
-                worker=number,
-                pid=1,
-                backend=case.backend,
-                device="cpu",
-                environment=place,
-                placement=placed,
-                versions={},
-                arm=arm,
+                worker=number, pid=1, backend=case.backend, device="cpu", environment=place, placement=placed,
+                versions={}, arm=arm,
             )
-        )
+        )  # fmt: skip
         found = measured(arm, case, min(arm.cpus or 2.0, len(limits.cpus_allowed)), rng)
         self.found.records.append(
             Record(case=case, status="ok", measurement=found, worker=number, started_utc="", duration_s=1.0)
@@ -93,8 +89,10 @@ def measured(arm: Arm, case: Case, granted: float, rng: random.Random) -> Measur
     """granted: CPUs, of which the step uses two."""
     step, product, copy = HARMS.get(arm.name, HALF) if arm.neighbour else (1.0, 1.0, 1.0)
     base_s = {
-        "replay": STEP_S * step * (1 + OF_TIME * (2 / granted - 1)) * (1 + OF_CALLS * (1.5 if arm.niceness else 0)),
+        "replay": STEP_S * step * (1 + OF_TIME * (2 / granted - 1)) * (1 + OF_CALLS * (1.5 if arm.niceness else 0))
+        * (1 + OF_COLLECTIVES * (30 if arm.ipc else 0)),
         "launch": CALL_S + (1.5e-6 if arm.niceness else 0), "gemm": 1e-3 * product, "memcpy": 1e-2 * copy,
+        "allreduce": 1e-4 + (30e-6 if arm.ipc else 0),
     }[case.primitive]  # fmt: skip
     own_s = base_s * rng.gauss(1, SCATTER)
 
@@ -102,31 +100,39 @@ def measured(arm: Arm, case: Case, granted: float, rng: random.Random) -> Measur
         taken_s = [time_s * rng.gauss(1, SCATTER) for _ in range(20)]
         return Samples(samples_s=taken_s, calls_per_sample=1, taken_by="a test", stopped="count")
 
-    others = {delayed(each): samples(own_s * (1 + OF_CALLS * each / 1000)) for each in DELAYS_NS}
-    host = HostReading(duration_s=1.0, cpu_time_s=min(2.0, granted), voluntary_switches=0, involuntary_switches=0)
+    longer: dict[Delayed, float] = {"calls": OF_CALLS}
+    if case.ranks > 1:
+        longer["collectives"] = OF_COLLECTIVES
+    others = {
+        delayed(what, each): samples(own_s * (1 + share * each / 1000))
+        for what, share in longer.items() for each in DELAYS_NS[what]
+    }  # fmt: skip
+    cpu_time_s = min(2.0, granted) / case.ranks
+    host = HostReading(duration_s=1.0, cpu_time_s=cpu_time_s, voluntary_switches=0, involuntary_switches=0)
     return Measurement(
         batch_s=samples(own_s), host=host, counts={"calls": 100, "left_out_calls": 0},
         others=others if case.parameters.get("dosed") else {},
     )  # fmt: skip
 
 
-def question(*places: Arm, budget_s: float) -> BoundQuestion:
-    case = Case(primitive="replay", parameters=PROBLEM.parameters(), backend="torch", device="cpu")
+def question(*places: Arm, budget_s: float, ranks: int = 1) -> BoundQuestion:
+    parameters = PROBLEM.parameters() | {"ranks": ranks}
+    case = Case(primitive="replay", parameters=parameters, backend="torch", device="cpu")
+    here = DosingPlace("cpu", (0, 1), 2 // ranks, 2.0, ranks)
     return BoundQuestion(
-        step=ReplayedStep("a step", case, None), here=DosingPlace("cpu", (0, 1), 2, 2.0), places=places,
-        budget_s=budget_s, timeout_s=1.0,
-    )  # fmt: skip
+        step=ReplayedStep("a step", case, None), here=here, places=places, budget_s=budget_s, timeout_s=1.0
+    )
 
 
 def nothing() -> Results:
     return Results(header=header([], {}), workers=[], records=[])
 
 
-def bounds(monkeypatch: pytest.MonkeyPatch, *places: Arm, rounds: int = 3) -> Bounds:
+def bounds(monkeypatch: pytest.MonkeyPatch, *places: Arm, rounds: int = 3, ranks: int = 1) -> Bounds:
     """By as many pairs of each of the four trials."""
     monkeypatch.setattr(bounding, "Dosing", Simulated)
     monkeypatch.setattr(time, "monotonic", lambda: Simulated.clock_s)
-    asked, results = question(*places, budget_s=4 * PAIR_S * rounds + 1), nothing()
+    asked, results = question(*places, budget_s=4 * PAIR_S * rounds + 1, ranks=ranks), nothing()
     found, ended = bounding.bound(asked, results, None, print)
     assert ended is None
     assert_recalled(found, results)
@@ -153,6 +159,21 @@ def test_each_slope_is_what_was_put_in(monkeypatch: pytest.MonkeyPatch) -> None:
         assert slope.low - 0.02 < share < slope.high + 0.02, slope
     assert {"loses"} == {each.verdict for each in found.slopes if each.pairs > 2}
     assert (100, 0) == (found.calls, found.left_out_calls)
+
+
+def test_a_step_of_two_ranks_is_told_of_collectives_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is foretold by them in a place where they take longer; it cannot do with fewer CPUs than ranks."""
+    found = bounds(monkeypatch, Arm(name="slow", ipc="private"), ranks=2)
+    told = {each.factor: each for each in found.slopes}
+    slope = told["collectives"]
+    assert (slope.low or 1.0) < OF_COLLECTIVES < (slope.high or 0.0)
+    assert ("loses", "each rank needs a CPU") == (slope.verdict, told["cpus"].reason)
+    (place,) = found.places
+    assert {"calls": 0.0, "collectives": 30.0, "quota": 0.0} == pytest.approx(
+        {each.factor: each.dose for each in place.doses if each.factor != "cpus"}, abs=1.0
+    )
+    assert place.is_within
+    assert "with 1 thread on each of 2 ranks;" in str([*report._notes(found)])
 
 
 def test_where_others_had_the_cpus_longer_calls_are_told_alone(monkeypatch: pytest.MonkeyPatch) -> None:
