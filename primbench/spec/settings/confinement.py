@@ -104,7 +104,7 @@ def _possible() -> list[str]:
 
 def _add(container: Container, added: tuple[str, ...]) -> None:
     """As Docker does: ALL is added or dropped first, then single ones."""
-    container.capabilities |= {*(capabilities(Path("/")) if "ALL" in added else ()), *_single(added)}
+    container.capabilities |= _single((*(_possible() if "ALL" in added else ()), *added))
 
 
 def _drop(container: Container, dropped: tuple[str, ...]) -> None:
