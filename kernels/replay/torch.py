@@ -68,7 +68,7 @@ def _set_up(backend: Any, problem: Replay, group: Group) -> tuple[list[Step | No
     for one in problem.problems:
         part = one.on(backend.device)
         inputs = part.inputs(np.random.default_rng(group.rank))
-        of_group = {"group": group} if _is_together(part) else {}
+        of_group = {"group": group} if "ranks" in part.parameters() else {}  # torch has one at a time
         try:
             steps.append(setup_of(part.primitive, backend.name)(backend, part, *map(backend.put, inputs), **of_group))
         except UnsupportedCase as reason:

@@ -79,6 +79,16 @@ def test_two_ranks_make_their_collectives_and_time_delays_of_these() -> None:
 
 @pytest.mark.wheel
 @pytest.mark.skipif(WITHOUT_TORCH is not None, reason=str(WITHOUT_TORCH))
+def test_two_ranks_leave_out_what_one_makes_alone_and_torch_would_then_make_of_all() -> None:
+    parts = [Part("allreduce", {"bytes": 1024, "ranks": ranks}) for ranks in (2, 1)]
+    problem = Replay(calls=encoded(parts, [0, 1]), ranks=2)
+    (record,) = run([problem], backend="torch", device="cpu", method=Method(min_time_s=0.002, max_time_s=0.005))
+    assert record.measurement is not None, record.reason
+    assert {"calls": 1, "left_out_calls": 1} == record.measurement.counts
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(WITHOUT_TORCH is not None, reason=str(WITHOUT_TORCH))
 def test_one_process_leaves_collectives_out() -> None:
     from primbench import measure
 
