@@ -93,6 +93,8 @@ def _run(asked: BoundStep) -> None:
         if not asked.record.quiet:
             say(printable(sentence), err=True)
 
+    if step.why_alone:
+        tell(f"one process makes the step, without its collectives: {step.why_alone}")
     with writing(asked.record, None, found.header, overwrite=asked.exports.overwrite) as writer, signals_unwind():
         bounds, ended = bound(asking, found, writer, tell)
     publish(words.document(bounds), asked.exports.files)

@@ -44,6 +44,8 @@ class ReplayedStep(NamedTuple):
     """Whose step it is."""
     case: Case
     captured: Captured | None
+    why_alone: str | None = None
+    """Why one process makes what several ranks did, without their collectives; None where that is not so."""
 
 
 def step_of(file: str, entries: Sequence[Entry], said: StudyFile, device: str | None) -> ReplayedStep:
@@ -64,15 +66,21 @@ def step_of(file: str, entries: Sequence[Entry], said: StudyFile, device: str | 
     )  # fmt: skip
     if others:
         raise InvalidRequest(f"{file}: on one device, not on {1 + len(others)}: cpu, or cuda:N")
+    why_alone = _why_alone(case)
     return ReplayedStep(
-        said.captured.step if said.captured else said.title or file, _by_ranks_here(case), said.captured
-    )
+        said.captured.step if said.captured else said.title or file, _by_ranks_here(case, why_alone), said.captured,
+        why_alone,
+    )  # fmt: skip
 
 
-def _by_ranks_here(case: Case) -> Case:
-    if case.ranks > 1 and (case.on.is_gpu or too_many_or_few(case, None, None, None)):
-        return replace(case, parameters=case.parameters | {"ranks": 1})
-    return case
+def _why_alone(case: Case) -> str | None:
+    if case.ranks > 1 and case.on.is_gpu:
+        return "it is on a GPU"
+    return too_many_or_few(case, None, None, None)
+
+
+def _by_ranks_here(case: Case, why_alone: str | None) -> Case:
+    return replace(case, parameters=case.parameters | {"ranks": 1}) if why_alone else case
 
 
 def in_order(labels: Sequence[dict[str, str]]) -> list[int]:
@@ -90,9 +98,9 @@ def in_order(labels: Sequence[dict[str, str]]) -> list[int]:
 
 
 def here_of(step: ReplayedStep, threads: int | None) -> DosingPlace:
-    """threads: None is one for each CPU that may be used, as libraries have it."""
+    """threads: of each rank; None is one for each CPU that may be used, of which ranks have a share each."""
     cpus = tuple(sorted(os.sched_getaffinity(0)))
-    count = min(threads or len(cpus), len(cpus))
+    count = min(threads or max(1, len(cpus) // step.case.ranks), len(cpus))
     return usual_place(step.case, cpus, count)
 
 

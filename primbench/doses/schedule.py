@@ -47,7 +47,8 @@ def _is_due(dosing: Dosing, trial: Trial) -> bool:
 
 def _order(dosing: Dosing, trial: Trial, *, is_asked: bool) -> _Order:
     pairs = len(dosing.numbers[trial.id])
-    return _Order(pairs > 0, not (is_asked and pairs < PAIRS), -max(map(_width, _slopes(dosing, trial))))
+    widths = [_width(each) for each in _slopes(dosing, trial) if each.share is not None]  # no other gets narrower
+    return _Order(pairs > 0, not (is_asked and pairs < PAIRS), -max(widths, default=math.inf))
 
 
 def _slopes(dosing: Dosing, trial: Trial) -> list[Slope]:

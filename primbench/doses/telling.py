@@ -56,7 +56,7 @@ def _told(dosing: Dosing, factor: Factor, trial: Trial) -> Told:
     largest = max((point.dose for point in points), default=None)
     slope = Slope(
         factor=factor.id, words=factor.words, per=factor.per, verdict="not told", largest_dose=largest,
-        reason=_reason(dosing, trial, points, found),
+        reason=_reason(dosing, factor, trial, points, found),
     )  # fmt: skip
     if found is None or largest is None:
         return Told(slope, None, harm)
@@ -73,7 +73,9 @@ def _judged(dosing: Dosing, slope: Slope, largest: float) -> Slope:
     return replace(slope, verdict=_verdict(slope.low, slope.high, largest))
 
 
-def _reason(dosing: Dosing, trial: Trial, points: Sequence[DosePoint], found: DoseLine | None) -> str | None:
+def _reason(
+    dosing: Dosing, factor: Factor, trial: Trial, points: Sequence[DosePoint], found: DoseLine | None
+) -> str | None:
     if found is not None:
         return None
     if trial.why_not:
@@ -81,6 +83,8 @@ def _reason(dosing: Dosing, trial: Trial, points: Sequence[DosePoint], found: Do
     reasons = dosing.reasons(dosing.numbers[trial.id])
     if points and not reasons:
         return "no dose was more than the step has to spare"
+    if factor.id in DELAYS_NS and any(dosing.measured(each, UNDOSED) for each in dosing.numbers[trial.id]):
+        return "it makes none of them here"
     return "; ".join(reasons) or ("it was cut off before" if dosing.is_cut_off else "no time was left for it")
 
 

@@ -71,6 +71,21 @@ def test_a_step_is_dosed_and_run_in_a_place(
     assert bounds["headline"] in again.read_text()
 
 
+@pytest.mark.wheel
+@pytest.mark.skipif(WITHOUT_TORCH is not None, reason=str(WITHOUT_TORCH))
+def test_it_is_said_why_one_process_makes_a_step_of_several_ranks(
+    tmp_path: Path, invoke: Callable[..., Result]
+) -> None:
+    file = tmp_path / "step.toml"
+    more = 'allreduce = [{ set = "parts", phase = "backward", bytes = 1024, ranks = 10000 }]'
+    file.write_text(STEP.replace("[captured]", f"{more}\n[captured]"))
+    found = invoke("bound", file, "--device", "cpu", "--time-budget", "1ms", "--json", "-")
+    assert 0 == found.exit_code, found.output
+    assert "one process makes the step, without its collectives: 10000 ranks need a CPU each" in found.stderr
+    bounds = json.loads(found.stdout)
+    assert (1, 8, 3) == tuple(bounds[key] for key in ("ranks", "calls", "left_out_calls"))
+
+
 def test_what_is_no_step_and_no_place(
     step: Path, tmp_path: Path, invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
