@@ -17,6 +17,7 @@ from primbench.doses.telling import foretell, measured, probes_of, told
 from primbench.errors import FileError, InvalidRequest
 from primbench.kernels.replay import Replay
 from primbench.kernels.replay.problem import Part, encoded
+from primbench.spec.arm import cpus_asked
 from primbench.spec.captured import PARTS
 from primbench.spec.placement import Placement
 from primbench.workers.fitting import too_many_or_few
@@ -178,11 +179,12 @@ def _place(
 
 
 def _as_here(arm: Arm, here: DosingPlace) -> Arm:
-    """With as many threads as here, or as it has CPUs, where it says nothing else."""
+    """With as many threads as here, or as it has CPUs for each rank, where it says nothing else."""
     if arm.placement != Placement():
         return arm
-    few = arm.affinity or arm.cpuset
-    return replace(arm, placement=Placement(threads=min(here.threads, len(few)) if few else here.threads))
+    few = cpus_asked(arm)
+    threads = min(here.threads, max(1, len(few) // here.ranks)) if few else here.threads
+    return replace(arm, placement=Placement(threads=threads))
 
 
 def bounds_of(step: ReplayedStep, dosing: Dosing) -> Bounds:

@@ -304,6 +304,11 @@ def asked(arm: Arm, mechanism: str) -> Iterator[tuple[Setting, Any]]:
             yield row, getattr(arm, row.field)
 
 
+def cpus_asked(arm: Arm) -> tuple[int, ...] | None:
+    """Numbers of the CPUs that it asks for; None where it may have any."""
+    return arm.affinity or arm.cpuset
+
+
 def in_words(arm: Arm, field: str) -> str:
     """A field that an arm asks its runtime for, as ``parse_arm`` takes it."""
     return SETTINGS[field].said(getattr(arm, field))

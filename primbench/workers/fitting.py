@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from primbench.spec.arm import Arm, asked
+from primbench.spec.arm import Arm, cpus_asked
 
 if TYPE_CHECKING:
     from primbench.distributed.world import World
@@ -27,6 +27,5 @@ def too_many_or_few(case: Case, world: World | None, arm: Arm | None, gpus: int 
 def _too_many_here(case: Case, arm: Arm | None, gpus: int | None) -> str | None:
     if case.on.is_gpu and gpus is not None and case.ranks > gpus:
         return f"{case.ranks} ranks need {case.ranks} GPUs, and see {gpus}: fewer ranks, or device=cpu"
-    held = [value for row, value in (asked(arm, "group") if arm else ()) if ("limits", "cpus_allowed") in row.shows]
-    cpus = len(case.placement.cpus or next(iter(held), None) or os.sched_getaffinity(0))
+    cpus = len(case.placement.cpus or (arm and cpus_asked(arm)) or os.sched_getaffinity(0))
     return None if case.ranks <= cpus else f"{case.ranks} ranks need a CPU each, and may use {cpus}: fewer ranks"
