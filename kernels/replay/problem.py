@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Delayed = Literal["calls", "collectives"]
 DELAYS_NS: dict[Delayed, tuple[int, ...]] = {
-    "calls": (0, 1000, 2000, 4000), "collectives": (0, 10_000, 20_000, 40_000),
+    "calls": (0, 1000, 2000, 4000), "collectives": (0, 100_000, 200_000, 400_000),
 }  # fmt: skip
 """How much later each call of a step begins, or each that ranks make together: a dosed one is timed with each."""
 
@@ -71,8 +71,8 @@ class Replay(Problem, name="replay"):
     on the device are left out, and counted.
 
     With --dosed the step is timed with a busy wait of 0, 1, 2 and 4 us before each call, too, in turn; on a GPU before
-    each call that launches something. Several ranks make all of its calls each; they time it with 0, 10, 20 and 40 us
-    before each collective, too.
+    each call that launches something. Several ranks make all of its calls each; they time it with 0, 100, 200 and 400
+    us before each collective, too.
     """
 
     calls: str = option("", "the step's calls, as `primbench bound` writes them", is_encoded=True)

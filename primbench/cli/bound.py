@@ -139,7 +139,7 @@ command = RequestCommand(
     BoundStep,
     _run,
     help="Run a captured step without and with doses of harm, in turn, and say what it loses by which: calls that "
-         "begin 1, 2 and 4 us later, collectives of ranks on CPUs that begin 10, 20 and 40 us later, a CPU quota, "
+         "begin 1, 2 and 4 us later, collectives of ranks on CPUs that begin 100, 200 and 400 us later, a CPU quota, "
          "fewer CPUs, a neighbour that keeps a CPU busy, one that moves memory; on a GPU neighbours on copies and on "
          "the multiprocessors, which were not tried on one yet.\n\n"
          "By these slopes, and by primitives that are measured there first, --in foretells what the step takes in "

@@ -130,7 +130,7 @@ COPIES_ARM, KERNELS_ARM = "beside copies", "beside kernels"
 FACTORS = (
     Factor("calls", "longer calls", "a us of each call", "calls", Probe(CALL), asked_by=()),
     Factor(
-        "collectives", "slower collectives", "a us of each collective", "calls", Probe(SMALL_SUM, of_ranks=True),
+        "collectives", "slower collectives", "per 100 us of each collective", "calls", Probe(SMALL_SUM, of_ranks=True),
         asked_by=(), of_ranks=True,
     ),
     Factor(

@@ -128,7 +128,8 @@ def _doses(doses: Sequence[PlaceDose]) -> str:
 def _notes(found: Bounds) -> Iterator[Note]:
     if found.waited_share is not None and found.waited_share > WAITED_FRACTION:
         waited = format_percent(found.waited_share)
-        yield Note(f"It waited for a CPU during {waited} of its time undosed: other work is in all of this.", "warning")
+        work = "other work, or that of its own ranks," if found.ranks > 1 else "other work"
+        yield Note(f"It waited for a CPU during {waited} of its time undosed: {work} is in all of this.", "warning")
     if any(each.verdict == "not told" for each in found.slopes):
         yield Note("More pairs tell more:", command=("--time-budget", "5m"))
     if found.calls is None:

@@ -12,7 +12,7 @@ from primbench.compare.judgement import TOO_BUSY
 from primbench.doses.factors import UNDOSED, factors
 from primbench.doses.found import Foretold, Loss, PlaceDose, Slope, is_too_busy
 from primbench.doses.slopes import DoseLine, DosePoint, HarmTerm, Scattered, foretold, line, mean
-from primbench.kernels.replay.problem import DELAYS_NS, delayed
+from primbench.kernels.replay.problem import DELAYS_NS, Delayed, delayed
 from primbench.stats import exponential, geometric_mean
 
 if TYPE_CHECKING:
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from primbench.doses.dosing import Dosing
     from primbench.doses.factors import Factor, FactorId, Probe, Trial
     from primbench.environment.limits import Limits
-    from primbench.kernels.replay.problem import Delayed
     from primbench.spec.arm import Arm
 
 MARGIN = 0.05
 """Share of its time by which a step may be longer at the largest dose without mattering."""
-NS_A_DOSE = 1000
+A_DOSE_NS: dict[Delayed, int] = {"calls": 1000, "collectives": 100_000}
 SLACK = 1.05
 """What a dose may be beyond the largest that was tried, by which it is measured."""
 NO_DOSE = 0.02
@@ -111,7 +110,7 @@ def _delays(dosing: Dosing, what: Delayed, number: int) -> Iterator[DosePoint]:
     rounds_s = [measurement.others[delayed(what, delay_ns)].samples_s for delay_ns in delays_ns]
     for delay_ns, times_s in zip(delays_ns, rounds_s, strict=True):
         ratios = [time_s / base_s for time_s, base_s in zip(times_s, rounds_s[0], strict=True)]
-        yield DosePoint(number, delay_ns / NS_A_DOSE, median(ratios))
+        yield DosePoint(number, delay_ns / A_DOSE_NS[what], median(ratios))
 
 
 def _arms(dosing: Dosing, factor: Factor, trial: Trial, number: int) -> Iterator[DosePoint]:
@@ -242,11 +241,12 @@ def _neighbours_dose(dosed: Scattered | None, there: Scattered | None) -> Scatte
 
 
 def _longer(dosing: Dosing, factor: Factor, arm: Arm, probed: Sequence[int]) -> Scattered | None:
-    """By how many us a call, or a collective, is longer there; None where that was not measured."""
+    """By how many doses a call, or a collective, is longer there; None where that was not measured."""
     probe = factor.probe
     assert probe is not None
+    assert factor.id in A_DOSE_NS
     pairs = [(dosing.probe_s(each, arm.name, probe), dosing.probe_s(each, UNDOSED, probe)) for each in probed]
-    longer = [(there_s - here_s) * 1e9 / NS_A_DOSE for there_s, here_s in pairs if there_s and here_s]
+    longer = [(there_s - here_s) * 1e9 / A_DOSE_NS[factor.id] for there_s, here_s in pairs if there_s and here_s]
     return mean(longer) if longer else None
 
 

@@ -63,7 +63,7 @@ def test_delays_are_in_the_time() -> None:
 @pytest.mark.wheel
 @pytest.mark.skipif(WITHOUT_TORCH is not None, reason=str(WITHOUT_TORCH))
 def test_two_ranks_make_their_collectives_and_time_delays_of_these() -> None:
-    """Of 64 of them each at least 40 us later."""
+    """Of 64 of them each at least 400 us later."""
     parts = [
         *PARTS[:2], Part("allreduce", {"bytes": 1024, "ranks": 2}), Part("collective", {"bytes": 1024, "ranks": 2})
     ]  # fmt: skip
@@ -74,7 +74,7 @@ def test_two_ranks_make_their_collectives_and_time_delays_of_these() -> None:
     assert {"calls": 128, "left_out_calls": 0} == found.counts
     names = [delayed(what, each) for what in DELAYS_NS for each in DELAYS_NS[what]]
     assert names == [*found.others]
-    assert min(found.others[delayed("collectives", 40_000)].samples_s) > 64 * 39e-6
+    assert min(found.others[delayed("collectives", 400_000)].samples_s) > 64 * 390e-6
 
 
 @pytest.mark.wheel

@@ -17,6 +17,7 @@ from primbench.doses.dosing import Dosing, busy_cpus
 from primbench.doses.factors import BUSY_ARM, MEMORY_ARM, DosingPlace
 from primbench.doses.recalling import recalled
 from primbench.doses.schedule import give_doses
+from primbench.doses.telling import A_DOSE_NS
 from primbench.environment.fingerprint import collect
 from primbench.errors import InvalidRequest
 from primbench.kernels.replay import Replay
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 STEP_S, CALL_S, SCATTER, PAIR_S = 1e-3, 2e-6, 0.01, 10.0
 OF_CALLS, OF_TIME = 0.1, 0.9  # what the step is longer by for a us of each call, and for a dose of less CPU time
-OF_COLLECTIVES = 0.02  # the same for a us of each collective, of a step of two ranks
+OF_COLLECTIVES = 0.2  # the same for 100 us of each collective, of a step of two ranks
 HARMS = {BUSY_ARM: (1.3, 1.5, 1.1), MEMORY_ARM: (1.3 * 1.2, 1.5, 1.1 * 1.8)}
 """By arm: how many times as long the step, a product and a copy take."""
 HALF = (1.15 * 1.1, 1.25, 1.05 * 1.34)
@@ -90,9 +91,9 @@ def measured(arm: Arm, case: Case, granted: float, rng: random.Random) -> Measur
     step, product, copy = HARMS.get(arm.name, HALF) if arm.neighbour else (1.0, 1.0, 1.0)
     base_s = {
         "replay": STEP_S * step * (1 + OF_TIME * (2 / granted - 1)) * (1 + OF_CALLS * (1.5 if arm.niceness else 0))
-        * (1 + OF_COLLECTIVES * (30 if arm.ipc else 0)),
+        * (1 + OF_COLLECTIVES * (3 if arm.ipc else 0)),
         "launch": CALL_S + (1.5e-6 if arm.niceness else 0), "gemm": 1e-3 * product, "memcpy": 1e-2 * copy,
-        "allreduce": 1e-4 + (30e-6 if arm.ipc else 0),
+        "allreduce": 1e-4 + (300e-6 if arm.ipc else 0),
     }[case.primitive]  # fmt: skip
     own_s = base_s * rng.gauss(1, SCATTER)
 
@@ -104,7 +105,7 @@ def measured(arm: Arm, case: Case, granted: float, rng: random.Random) -> Measur
     if case.ranks > 1:
         longer["collectives"] = OF_COLLECTIVES
     others = {
-        delayed(what, each): samples(own_s * (1 + share * each / 1000))
+        delayed(what, each): samples(own_s * (1 + share * each / A_DOSE_NS[what]))
         for what, share in longer.items() for each in DELAYS_NS[what]
     }  # fmt: skip
     cpu_time_s = min(2.0, granted) / case.ranks
@@ -169,7 +170,7 @@ def test_a_step_of_two_ranks_is_told_of_collectives_too(monkeypatch: pytest.Monk
     assert (slope.low or 1.0) < OF_COLLECTIVES < (slope.high or 0.0)
     assert ("loses", "each rank needs a CPU") == (slope.verdict, told["cpus"].reason)
     (place,) = found.places
-    assert {"calls": 0.0, "collectives": 30.0, "quota": 0.0} == pytest.approx(
+    assert {"calls": 0.0, "collectives": 3.0, "quota": 0.0} == pytest.approx(
         {each.factor: each.dose for each in place.doses if each.factor != "cpus"}, abs=1.0
     )
     assert place.is_within
