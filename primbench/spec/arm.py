@@ -306,7 +306,8 @@ def asked(arm: Arm, mechanism: str) -> Iterator[tuple[Setting, Any]]:
 
 def cpus_asked(arm: Arm) -> tuple[int, ...] | None:
     """Numbers of the CPUs that it asks for; None where it may have any."""
-    return arm.affinity or arm.cpuset
+    found: tuple[int, ...] | None = arm.affinity or arm.cpuset
+    return found
 
 
 def in_words(arm: Arm, field: str) -> str:
