@@ -48,7 +48,7 @@ def torch_replay(backend: Any, problem: Replay, group: Group = ALONE) -> Step:
             each()
 
     counts = {"calls": len(calls), "left_out_calls": len(problem.step.order) - len(calls)}
-    others = _delayed(backend, made, undo) if problem.dosed else {}
+    others = _delayed(backend, made, undo, ranks=problem.ranks) if problem.dosed else {}
     return described(step, host_buffers=[], counts=counts, others=others, undo=undo if undos else None)
 
 
@@ -68,7 +68,7 @@ def _set_up(backend: Any, problem: Replay, group: Group) -> tuple[list[Step | No
     for one in problem.problems:
         part = one.on(backend.device)
         inputs = part.inputs(np.random.default_rng(group.rank))
-        of_group = {"group": group} if "ranks" in part.parameters() else {}  # torch has one at a time
+        of_group = {"group": group} if _is_together(part) else {}  # of one rank, too: torch has one group at a time
         try:
             steps.append(setup_of(part.primitive, backend.name)(backend, part, *map(backend.put, inputs), **of_group))
         except UnsupportedCase as reason:
@@ -79,19 +79,19 @@ def _set_up(backend: Any, problem: Replay, group: Group) -> tuple[list[Step | No
 
 
 def _is_together(problem: Problem) -> bool:
-    """Whether ranks make it together."""
-    return bool(problem.parameters().get("ranks", 1) != 1)
+    """Whether ranks make it together, and be it one."""
+    return "ranks" in problem.parameters()
 
 
 def _delayed(
-    backend: Any, made: Sequence[_Call], undo: Callable[[], None]
+    backend: Any, made: Sequence[_Call], undo: Callable[[], None], *, ranks: int
 ) -> dict[str, Callable[[Method, Pace], Samples]]:
-    """What takes the times with delays: before each call, and before each that ranks make together, if there is one."""
+    """What takes the times with delays: before each call, and of several ranks before each that they make together."""
     on_gpu = backend.device.is_gpu
     waiting = [_Waiting(step, not (on_gpu and description_of(step).launches_nothing)) for _, step in made]
     others = _Delays(backend, "calls", waiting, undo).others()
     together = [_Waiting(step, _is_together(problem)) for problem, step in made]
-    if any(each.waits for each in together):
+    if ranks > 1 and any(each.waits for each in together):
         others |= _Delays(backend, "collectives", together, undo).others()
     return others
 

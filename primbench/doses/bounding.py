@@ -77,7 +77,7 @@ def step_of(file: str, entries: Sequence[Entry], said: StudyFile, device: str | 
 def _why_alone(case: Case) -> str | None:
     if case.ranks > 1 and case.on.is_gpu:
         return "it is on a GPU"
-    return too_many_or_few(case, None, None, None)
+    return too_many_or_few(case, world=None, arm=None, gpus=None)
 
 
 def _by_ranks_here(case: Case, why_alone: str | None) -> Case:

@@ -75,14 +75,12 @@ class Probe:
     work: OtherWork
     is_mean: bool = False
     """Whether the mean of its samples counts, and not their median."""
-    of_ranks: bool = False
-    """Whether the step's ranks make it together."""
 
     def case(self, here: DosingPlace) -> Case:
         """How it is measured. Raises InvalidRequest where there is no such problem."""
         device = CPU if self.work.on_cpu else here.device
         parameters = build(self.work.primitive, self.work.fields).on(Device.parse(device)).parameters()
-        if self.of_ranks:
+        if "ranks" in parameters:
             parameters |= {"ranks": here.ranks}
         return Case(
             primitive=self.work.primitive,
@@ -110,6 +108,8 @@ class Factor:
     """Of a neighbour: the arm that has it; a dose is what that does."""
     baseline: str = UNDOSED
     """The arm that it is set beside."""
+    dose_ns: int = 0
+    """How much longer each call is for one dose, where a dose is that."""
     of_limits: Callable[[Limits, DosingPlace], float] | None = None
     """How large a dose a place is, by what its worker has read."""
     asked_by: tuple[str, ...] = ("neighbour",)
@@ -128,10 +128,10 @@ def _too_little(granted: float | None, here: DosingPlace) -> float:
 BUSY_ARM, MEMORY_ARM = "beside a busy neighbour", "beside one that moves memory"
 COPIES_ARM, KERNELS_ARM = "beside copies", "beside kernels"
 FACTORS = (
-    Factor("calls", "longer calls", "a us of each call", "calls", Probe(CALL), asked_by=()),
+    Factor("calls", "longer calls", "a us of each call", "calls", Probe(CALL), dose_ns=1000, asked_by=()),
     Factor(
-        "collectives", "slower collectives", "per 100 us of each collective", "calls", Probe(SMALL_SUM, of_ranks=True),
-        asked_by=(), of_ranks=True,
+        "collectives", "slower collectives", "per 100 us of each collective", "calls", Probe(SMALL_SUM),
+        dose_ns=100_000, asked_by=(), of_ranks=True,
     ),
     Factor(
         "quota", "a CPU quota", "at half its CPU time", "quota",

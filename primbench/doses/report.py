@@ -135,9 +135,8 @@ def _notes(found: Bounds) -> Iterator[Note]:
     if found.calls is None:
         return
     left_out = f", {found.left_out_calls} left out, which cannot be made again here" * bool(found.left_out_calls)
-    threads = (
-        f"{found.threads} thread{'s' * (found.threads != 1)}{f' on each of {found.ranks} ranks' * (found.ranks > 1)}"
-    )
+    ranks = f" on each of {found.ranks} ranks" * (found.ranks > 1)
+    threads = f"{found.threads} thread{'s' * (found.threads != 1)}{ranks}"
     yield Note(
         f"What runs is the step's {found.calls} calls of operators one after the other{left_out}, "
         f"{format_time(found.time_s)} with {threads}; Python, autograd and data between them are not in it."

@@ -12,7 +12,7 @@ from primbench.compare.judgement import TOO_BUSY
 from primbench.doses.factors import UNDOSED, factors
 from primbench.doses.found import Foretold, Loss, PlaceDose, Slope, is_too_busy
 from primbench.doses.slopes import DoseLine, DosePoint, HarmTerm, Scattered, foretold, line, mean
-from primbench.kernels.replay.problem import DELAYS_NS, Delayed, delayed
+from primbench.kernels.replay.problem import DELAYS_NS, delayed
 from primbench.stats import exponential, geometric_mean
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 MARGIN = 0.05
 """Share of its time by which a step may be longer at the largest dose without mattering."""
-A_DOSE_NS: dict[Delayed, int] = {"calls": 1000, "collectives": 100_000}
 SLACK = 1.05
 """What a dose may be beyond the largest that was tried, by which it is measured."""
 NO_DOSE = 0.02
@@ -82,7 +81,7 @@ def _reason(
     reasons = dosing.reasons(dosing.numbers[trial.id])
     if points and not reasons:
         return "no dose was more than the step has to spare"
-    if factor.id in DELAYS_NS and any(dosing.measured(each, UNDOSED) for each in dosing.numbers[trial.id]):
+    if factor.dose_ns and any(dosing.measured(each, UNDOSED) for each in dosing.numbers[trial.id]):
         return "it makes none of them here"
     return "; ".join(reasons) or ("it was cut off before" if dosing.is_cut_off else "no time was left for it")
 
@@ -96,21 +95,21 @@ def _verdict(low: float, high: float, largest: float) -> Loss:
 def _points(dosing: Dosing, factor: Factor, trial: Trial) -> Iterator[DosePoint]:
     """Of all pairs of which the step was measured without the harm and with it."""
     for number in dosing.numbers[trial.id]:
-        found = _delays(dosing, factor.id, number) if factor.id in DELAYS_NS else _arms(dosing, factor, trial, number)
-        several = [*found]
+        several = [*(_delays if factor.dose_ns else _arms)(dosing, factor, trial, number)]
         if len(several) > 1:
             yield from several
 
 
-def _delays(dosing: Dosing, what: Delayed, number: int) -> Iterator[DosePoint]:
+def _delays(dosing: Dosing, factor: Factor, trial: Trial, number: int) -> Iterator[DosePoint]:
     """Of one process, which has all doses in each of its rounds."""
-    measurement, delays_ns = dosing.measured(number, UNDOSED), DELAYS_NS[what]
-    if measurement is None or delayed(what, 0) not in measurement.others:
+    assert factor.id in DELAYS_NS
+    measurement, delays_ns = dosing.measured(number, UNDOSED), DELAYS_NS[factor.id]
+    if measurement is None or delayed(factor.id, 0) not in measurement.others:
         return
-    rounds_s = [measurement.others[delayed(what, delay_ns)].samples_s for delay_ns in delays_ns]
+    rounds_s = [measurement.others[delayed(factor.id, delay_ns)].samples_s for delay_ns in delays_ns]
     for delay_ns, times_s in zip(delays_ns, rounds_s, strict=True):
         ratios = [time_s / base_s for time_s, base_s in zip(times_s, rounds_s[0], strict=True)]
-        yield DosePoint(number, delay_ns / A_DOSE_NS[what], median(ratios))
+        yield DosePoint(number, delay_ns / factor.dose_ns, median(ratios))
 
 
 def _arms(dosing: Dosing, factor: Factor, trial: Trial, number: int) -> Iterator[DosePoint]:
@@ -244,9 +243,8 @@ def _longer(dosing: Dosing, factor: Factor, arm: Arm, probed: Sequence[int]) -> 
     """By how many doses a call, or a collective, is longer there; None where that was not measured."""
     probe = factor.probe
     assert probe is not None
-    assert factor.id in A_DOSE_NS
     pairs = [(dosing.probe_s(each, arm.name, probe), dosing.probe_s(each, UNDOSED, probe)) for each in probed]
-    longer = [(there_s - here_s) * 1e9 / A_DOSE_NS[factor.id] for there_s, here_s in pairs if there_s and here_s]
+    longer = [(there_s - here_s) * 1e9 / factor.dose_ns for there_s, here_s in pairs if there_s and here_s]
     return mean(longer) if longer else None
 
 

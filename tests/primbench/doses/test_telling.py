@@ -17,7 +17,6 @@ from primbench.doses.dosing import Dosing, busy_cpus
 from primbench.doses.factors import BUSY_ARM, MEMORY_ARM, DosingPlace
 from primbench.doses.recalling import recalled
 from primbench.doses.schedule import give_doses
-from primbench.doses.telling import A_DOSE_NS
 from primbench.environment.fingerprint import collect
 from primbench.errors import InvalidRequest
 from primbench.kernels.replay import Replay
@@ -101,11 +100,11 @@ def measured(arm: Arm, case: Case, granted: float, rng: random.Random) -> Measur
         taken_s = [time_s * rng.gauss(1, SCATTER) for _ in range(20)]
         return Samples(samples_s=taken_s, calls_per_sample=1, taken_by="a test", stopped="count")
 
-    longer: dict[Delayed, float] = {"calls": OF_CALLS}
+    longer: dict[Delayed, float] = {"calls": OF_CALLS / 1000}
     if case.ranks > 1:
-        longer["collectives"] = OF_COLLECTIVES
+        longer["collectives"] = OF_COLLECTIVES / 100_000
     others = {
-        delayed(what, each): samples(own_s * (1 + share * each / A_DOSE_NS[what]))
+        delayed(what, each): samples(own_s * (1 + share * each))
         for what, share in longer.items() for each in DELAYS_NS[what]
     }  # fmt: skip
     cpu_time_s = min(2.0, granted) / case.ranks
