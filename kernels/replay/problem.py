@@ -72,7 +72,7 @@ class Replay(Problem, name="replay"):
 
     With --dosed the step is timed with a busy wait of 0, 1, 2 and 4 us before each call, too, in turn; on a GPU before
     each call that launches something. Several ranks make all of its calls each; they time it with 0, 100, 200 and 400
-    us before each collective, too.
+    us before each collective, too, in which they give way to whoever wants their CPU.
     """
 
     calls: str = option("", "the step's calls, as `primbench bound` writes them", is_encoded=True)

@@ -28,7 +28,7 @@ MARGIN = 0.05
 SLACK = 1.05
 """What a dose may be beyond the largest that was tried, by which it is measured."""
 NO_DOSE = 0.02
-"""A neighbour by which a probe is longer by less has done no harm."""
+"""A neighbour by which a probe is longer by less has done no harm, nor has a limit by which so little is lacking."""
 
 
 class Told(NamedTuple):
@@ -171,7 +171,7 @@ def foretell(dosing: Dosing, known: Sequence[Told], arm: Arm, probed: Sequence[i
 
 def _harmful(doses: Mapping[FactorId, Scattered]) -> dict[FactorId, Scattered]:
     """Those that are not none for certain."""
-    return {name: dose for name, dose in doses.items() if dose.value or dose.error}
+    return {name: dose for name, dose in doses.items() if abs(dose.value) > NO_DOSE or dose.error}
 
 
 def _lines(known: Sequence[Told]) -> dict[FactorId, DoseLine]:

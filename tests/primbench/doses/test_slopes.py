@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from primbench.doses.slopes import DosePoint, HarmTerm, Scattered, foretold, line, mean
+from primbench.doses.telling import _harmful
+
+if TYPE_CHECKING:
+    from primbench.doses.factors import FactorId
 
 DOSES = (1.0, 2.0, 4.0)
 
@@ -75,3 +80,11 @@ def test_nothing_is_foretold_by_what_has_no_error() -> None:
     assert (0.0, 0.005) == (alike.value, alike.error)
     with pytest.raises(ValueError, match="mean of nothing"):
         mean([])
+
+
+def test_a_hair_less_than_a_step_uses_is_no_harm_and_what_scatters_may_be_one() -> None:
+    """A step of one thread can use a hair more than one CPU, of which no slope is known."""
+    doses: dict[FactorId, Scattered] = {
+        "cpus": Scattered(0.0003, 0.0), "quota": Scattered(0.5, 0.0), "calls": Scattered(0.0, 0.1),
+    }  # fmt: skip
+    assert ["quota", "calls"] == [*_harmful(doses)]
