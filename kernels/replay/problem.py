@@ -81,6 +81,7 @@ class Replay(Problem, name="replay"):
 
     work = "kernel"
     margin = 0.05
+    preferred = ("stream_s",)  # on a GPU: a graph does not tell of launches, nor of what holds them up
     set_up_s = (1.0, 2.0)
     example_sizes = ((),)  # nothing has a size
     example_fields = MappingProxyType({"calls": encoded([Part("elementwise", {"elements": 4096})], [0, 0])})

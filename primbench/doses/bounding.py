@@ -137,6 +137,7 @@ def bound(
     dosing = Dosing(
         step=asking.step.case, here=asking.here, found=found, writer=writer, timeout_s=asking.timeout_s,
         seed=asking.seed, verbose=asking.verbose, tell=tell,
+        foretells_neighbours=any(each.neighbour for each in asking.places),
     )  # fmt: skip
     places: list[Foretold] = []
     ended: Ended = None

@@ -50,6 +50,8 @@ class Dosing:
     timeout_s: float
     seed: int = 0
     verbose: bool = False
+    foretells_neighbours: bool = False
+    """Whether neighbours are measured by their probes, too, which takes most of a pair."""
     tell: Callable[[str], None] = lambda sentence: None
     numbers: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """By trial, or by what a place is asked, the numbers of its pairs."""
@@ -57,13 +59,15 @@ class Dosing:
     """How long each of them took."""
     is_cut_off: bool = False
     """Whether it was interrupted."""
-    _processes: int = 0
+    _cases: int = 0
+    _timed_s: float = 0.0
+    """How long these took once all processes were there."""
     _starts_s: list[float] = field(default_factory=list)
-    """How long the processes of each block took to start."""
+    """How long the processes of each block took to start, or would have without a quota."""
 
     @property
     def trials(self) -> list[Trial]:
-        return trials(self.step, self.here)
+        return trials(self.step, self.here, are_probed=self.foretells_neighbours)
 
     def give(self, trial: Trial) -> None:
         self._pair(trial.id, trial.arms, trial.cases)
@@ -71,7 +75,7 @@ class Dosing:
 
     def is_in_time(self, trial: Trial, ends_s: float) -> bool:
         """Whether it would end before that, in time.monotonic()'s seconds; the first one is given in any case."""
-        return not self._processes or time.monotonic() + self._expected_s(trial) < ends_s
+        return not self._cases or time.monotonic() + self.expected_s(trial) < ends_s
 
     def why_not(self, arm: Arm) -> str | None:
         """Why the step cannot be set up in a place, None where it can, by one process that measures nothing."""
@@ -97,12 +101,16 @@ class Dosing:
             self._pair(words, [undosed(self.here), arm], cases)
         return self.numbers[words]
 
-    def _expected_s(self, trial: Trial) -> float:
-        """As it took before; else as long as others took to start, and to time each process."""
+    def expected_s(self, trial: Trial) -> float:
+        """As it took before; else as long as others took to start, which a quota makes longer, and to time each case; 0
+        where nothing is known yet.
+        """
+        if not self._cases:
+            return 0.0
         if self.took_s[trial.id]:
             return max(self.took_s[trial.id])
-        timed_s = sum(map(sum, self.took_s.values())) - sum(self._starts_s)
-        return max(self._starts_s) + timed_s / self._processes * _processes(trial.arms, trial.cases)
+        timed_s = self._timed_s / self._cases * len(trial.arms) * len(trial.cases)
+        return max(self._starts_s) / _cpu_share(trial.arms) + timed_s
 
     def _pair(self, name: str, arms: Sequence[Arm], cases: Sequence[Case]) -> None:
         number = 1 + max((each.case.process for each in self.found.records), default=-1)
@@ -110,10 +118,10 @@ class Dosing:
         self.numbers[name].append(number)
         begun_s = time.monotonic()
         session = self._session(arms)
-        lines = self._one_by_one(session, plan(arms, cases, [number], self.seed))
+        lines = self._one_by_one(session, plan(arms, cases, [number], self.seed), _cpu_share(arms))
         keep_all(session, lines, self.writer, self.found)
         self.took_s[name].append(time.monotonic() - begun_s)
-        self._processes += _processes(arms, cases)
+        self._cases += len(arms) * len(cases)
 
     def _session(self, arms: Iterable[Arm]) -> Session:
         """In which a place that cannot be had is a skipped case."""
@@ -126,10 +134,11 @@ class Dosing:
             arms={arm.name: arm for arm in arms},
         )
 
-    def _one_by_one(self, session: Session, blocks: Iterable[Block]) -> Iterator[Worker | Record]:
+    def _one_by_one(self, session: Session, blocks: Iterable[Block], share: float) -> Iterator[Worker | Record]:
         """Processes of all arms start at the same time, which takes most of a pair, and wait for theirs.
 
-        None is timed before all are there; one that waits does nothing. A neighbour begins with its arm, and ends so.
+        None is timed before all are there; one that waits does nothing, nor does its neighbour, which ends with it.
+        share: of a CPU that the slowest to start has.
         """
         for block in blocks:
             begun_s, firsts = time.monotonic(), [cases[0] for cases in block.by_arm]
@@ -137,9 +146,11 @@ class Dosing:
             for case in firsts:
                 with suppress(PrimbenchError):  # run() tries again, and tells
                     yield from session.open(case)
-            self._starts_s.append(time.monotonic() - begun_s)
+            there_s = time.monotonic()
+            self._starts_s.append((there_s - begun_s) * share)
             for number, cases in enumerate(block.by_arm, 1):
                 yield from session.run(cases, ALONE, [each.arm for each in firsts[number:]])
+            self._timed_s += time.monotonic() - there_s
 
     def learn_use(self) -> None:
         """How many CPUs the undosed step keeps busy, by the process of a trial that was disturbed least, and as if all
@@ -202,8 +213,9 @@ def step_in(arm: str) -> str:
     return f"the step in {arm}"
 
 
-def _processes(arms: Sequence[Arm], cases: Sequence[Case]) -> int:
-    return len(arms) * len({(each.backend, each.device) for each in cases})
+def _cpu_share(arms: Iterable[Arm]) -> float:
+    """Of one CPU, on which a process starts: what the one that starts last has by its quota."""
+    return min([1.0, *(each.cpus or 1.0 for each in arms)])
 
 
 def busy_cpus(host: HostReading, most: float) -> float:

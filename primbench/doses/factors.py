@@ -184,8 +184,8 @@ def asked_first(here: DosingPlace, places: Sequence[Arm]) -> set[TrialId]:
     return may_have | {each.trial for each in factors(here) if has_it & {*each.asked_by}}
 
 
-def trials(step: Case, here: DosingPlace) -> list[Trial]:
-    """Those of a step. step: its case, which is dosed in the first one alone."""
+def trials(step: Case, here: DosingPlace, *, are_probed: bool = False) -> list[Trial]:
+    """Those of a step. step: its case, which is dosed in the first one alone. are_probed: whether neighbours are."""
     base = undosed(here)
     dosed = replace(step, parameters=step.parameters | {"dosed": True}, method=USUAL)
     usual, slow = replace(step, method=USUAL), replace(step, method=OF_A_QUOTA)
@@ -194,7 +194,7 @@ def trials(step: Case, here: DosingPlace) -> list[Trial]:
         Trial("calls", [base], [dosed]),
         Trial("quota", [base, *(_granted(base, here, share) for share in SHARES)], [slow]),
         Trial("cpus", [base, *few], [usual], "" if few else _all_needed(here)),
-        Trial("beside", [base, *_neighbours(base, here)], [usual, *_probes(here)]),
+        Trial("beside", [base, *_neighbours(base, here)], [usual, *(_probes(here) if are_probed else ())]),
     ]
 
 

@@ -24,11 +24,12 @@ class _Order(NamedTuple):
     was_given: bool
     is_not_asked: bool
     narrowness: float
+    expected_s: float
 
 
 def give_doses(dosing: Dosing, ends_s: float, places: Sequence[Arm] = ()) -> None:
-    """Each dose once, then what narrows the widest interval; none but the first that would end later, by what others
-    took.
+    """Each dose once, the quickest first, then what narrows the widest interval; none but the first that would end
+    later, by what others took.
 
     ends_s: in time.monotonic()'s seconds. places: what foretells these comes first in both, until it has its PAIRS.
     """
@@ -48,7 +49,8 @@ def _is_due(dosing: Dosing, trial: Trial) -> bool:
 def _order(dosing: Dosing, trial: Trial, *, is_asked: bool) -> _Order:
     pairs = len(dosing.numbers[trial.id])
     widths = [_width(each) for each in _slopes(dosing, trial) if each.share is not None]  # no other gets narrower
-    return _Order(pairs > 0, not (is_asked and pairs < PAIRS), -max(widths, default=math.inf))
+    narrowness = -max(widths, default=math.inf)
+    return _Order(pairs > 0, not (is_asked and pairs < PAIRS), narrowness, dosing.expected_s(trial))
 
 
 def _slopes(dosing: Dosing, trial: Trial) -> list[Slope]:

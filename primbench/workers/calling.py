@@ -27,7 +27,11 @@ TOGETHER_S = 0.02  # of calls that are waited for together: a GPU is not without
 def call_until_told(
     backend: Backend, neighbour: Neighbour, source: BinaryIO, tell: Callable[[Called | Outcome], None]
 ) -> None:
-    """Call, and tell how often at each word from source, until that ends. What goes wrong is told at the next word."""
+    """Call from the first word from source on, and tell how often at each, until that ends.
+
+    Until then it disturbs nobody, so that it can be started ahead. What goes wrong is told at the next word.
+    """
+    select.select([source], [], [])
     try:
         for called in _calling(backend, neighbour, lambda: bool(select.select([source], [], [], 0)[0])):
             if not source.readline():

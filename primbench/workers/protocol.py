@@ -3,7 +3,7 @@
 The main process sends Start, then one Task at a time; the worker answers Ready or Refusal, then an Outcome a task.
 Before a task it may be told to Prepare, and answers Prepared. In between it gives its turn away as often as it likes,
 where the task has others to take turns with, and waits for Go; of such a task it says once it has Sampled all. A worker
-that is a neighbour gets no Task: it calls from Ready on, and answers each Count.
+that is a neighbour gets no Task: it calls from the first Count on, and answers each.
 """
 
 from __future__ import annotations

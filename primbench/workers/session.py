@@ -119,12 +119,14 @@ class Session:
             yield record_of(case, worker, outcome, started, time.monotonic() - clock)
 
     def start(self, cases: Iterable[Case]) -> None:
-        """Start the workers of cases of one pair, all at once, for open() to wait for."""
+        """Start the workers of cases of one pair, and their neighbours, all at once, for open() to wait for."""
         for case in cases:
             self._end_all_but(self._arms, case.process)
             with suppress(PrimbenchError):  # open() tries again, and tells
                 if self._running_for(case, "time") is None:
                     self._start(case, "time")
+                if (arm := self._arms.get(case.arm)) and arm.neighbour and not self._running_for(case, "neighbour"):
+                    self._start(case, "neighbour")
 
     def open(self, case: Case) -> Generator[Worker, None, None]:
         """Have the worker of a case running, beside those of other arms in the same pair.
@@ -133,6 +135,9 @@ class Session:
         """
         self._end_all_but(self._arms, case.process)
         yield from self._started(case)
+        if beside := self._running.get((case.arm, "neighbour")):
+            with suppress(PrimbenchError):  # run() tries again, and tells
+                _ = beside.worker.ready
 
     def prepare(self, cases: Sequence[Case]) -> None:
         """Have the workers of one case in several arms, which run since open(), prepare for it at the same time.
@@ -174,8 +179,7 @@ class Session:
 
     def too_many_or_few(self, case: Case) -> str | None:
         """Why a case cannot have the ranks that it asks for, by which run() leaves it out; None where it can."""
-        arm = self._arms[case.arm] if case.arm else None
-        return too_many_or_few(case, self._leader.world if self._leader else None, arm, self._gpus)
+        return too_many_or_few(case, self._leader.world if self._leader else None, self._arms.get(case.arm), self._gpus)
 
     def _outcome(self, case: Case) -> Generator[Worker, None, tuple[int | None, Outcome]]:
         """The number of the worker that ran a case, None where none did, and what became of it."""
@@ -271,8 +275,7 @@ class Session:
         return replace(measurement, trace=traced.trace, missing=missing)
 
     def _start_of(self, case: Case, purpose: WorkerPurpose) -> Start:
-        arm = self._arms[case.arm] if case.arm else None
-        return start_of(case, purpose, arm, self._leader.world if self._leader else None)
+        return start_of(case, purpose, self._arms.get(case.arm), self._leader.world if self._leader else None)
 
     def _running_for(self, case: Case, purpose: WorkerPurpose) -> _Running | None:
         """The worker of the case's arm that runs already and may serve it; another one is ended."""
