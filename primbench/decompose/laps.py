@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import functools
-import itertools
 import math
-import operator
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.decompose.faults import faults_so_far
-from primbench.decompose.ranks import of_ranks
-from primbench.problem.operators import is_under_way
+from primbench.decompose.profiled import seen_by_profiler
 from primbench.timing.host_counters import queued_s as queued_s_so_far
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
 LEAST_TIMED = 5  # steps, the last ones after the captured one where there were fewer before it
 MOST = 10  # steps that are kept, the last ones before the captured one
-STEPS = 6  # that are profiled, of whose median there is an interval
-WARM_UP = 1  # before these, in which the profiler takes longer for its events
-_END, _LOADING = "primbench: a step ends", "primbench: the data loader is at work"
-_ROUNDS, _CALLS = 30, 200  # by which it is found out what profiling costs
-_COLLECTIVES = ("gloo:", "mpi:")  # of backends that run on the host, from their call to their end
 
 
 class Lap(NamedTuple):
@@ -99,7 +90,7 @@ class Laps:
             return original(loader)
         self.is_loading, begun_s, queued_s = True, time.perf_counter(), queued_s_so_far()
         try:
-            with _seen_by_profiler():
+            with seen_by_profiler():
                 return original(loader)
         finally:
             self.is_loading = False
@@ -168,144 +159,3 @@ def _between_s(begun: Any, ended: Any) -> float | None:
         return None
     ended.synchronize()
     return float(begun.elapsed_time(ended)) * 1e-3  # of milliseconds
-
-
-class Inside:
-    """Steps that run under the profiler, one after the other, once it is warm.
-
-    told: given what they tell, in seconds: how long of each some operator was under way; by rank, how long a collective
-    of a backend that runs on the host was, and no operator; and how long of each neither was, nor the data loader at
-    work. The first and the last are without the thread's wait for a CPU, which may come at any moment, so that each has
-    its share of it, and without what the profiler took for its events.
-    """
-
-    def __init__(self, told: Callable[[list[float], list[float], list[float]], None]) -> None:
-        self._told = told
-        self._profile: Any = None
-        self._queued_s: list[float] = []  # so far, at each end
-
-    @property
-    def is_enough(self) -> bool:
-        return len(self._queued_s) > WARM_UP + STEPS
-
-    def end(self) -> None:
-        """A step ends, and the next one begins. Raises RuntimeError where the script has a profiler of its own."""
-        from torch.profiler import ProfilerActivity, profile, record_function
-
-        if self._profile is None:
-            profiler = profile(activities=[ProfilerActivity.CPU])
-            profiler.__enter__()
-            self._profile = profiler
-        with record_function(_END):
-            self._queued_s.append(queued_s_so_far())
-        if self.is_enough:
-            self.tell()
-
-    def tell(self) -> None:
-        """What they tell, once, while the job that this process is a rank of is still there."""
-        profiler, self._profile = self._profile, None
-        if profiler is None:
-            return
-        profiler.__exit__(None, None, None)
-        # events() of torch.profiler makes a tree of them, which takes half a minute where these take a second.
-        events = profiler.profiler.kineto_results.events()
-        spans = [(each.start_ns(), each.start_ns() + each.duration_ns(), each.name()) for each in events]
-        steps = [*itertools.pairwise(sorted(start for start, _, name in spans if name == _END))]
-        ran = [*map(_ran_fraction, steps, itertools.pairwise(self._queued_s))]
-        self._told(*_apart(spans, steps[WARM_UP:], ran[WARM_UP:]))
-
-
-def _apart(
-    spans: list[tuple[int, int, str]], steps: list[tuple[int, int]], ran: list[float]
-) -> tuple[list[float], list[float], list[float]]:
-    """What Inside tells. ran: of each step, in which its thread did not wait for a CPU."""
-    operators = _named(spans, is_under_way)
-    collectives = _named(spans, lambda name: name.startswith(_COLLECTIVES))
-    loading = _named(spans, lambda name: name == _LOADING)
-    both_s = _lasting_s([*operators, *collectives], steps) if collectives else []
-    exposed_s = of_ranks([*map(operator.sub, both_s, _lasting_s(operators, steps))])
-    seen = [*operators, *collectives, *loading]
-    inside_s = map(operator.sub, _lasting_s([*operators, *loading], steps), _lasting_s(loading, steps))
-    outside_s = map(operator.sub, [(end - start) * 1e-9 for start, end in steps], _lasting_s(seen, steps))
-    nested, others = _events(spans, seen, steps)
-    return _corrected_s(inside_s, ran, nested), exposed_s, _corrected_s(outside_s, ran, others)
-
-
-def _named(spans: Iterable[tuple[int, int, str]], is_one: Callable[[str], bool]) -> list[tuple[int, int]]:
-    return [(start, end) for start, end, name in spans if is_one(name)]
-
-
-def _corrected_s(spans_s: Iterable[float], ran: Iterable[float], events: Iterable[int]) -> list[float]:
-    """Without the wait for a CPU, and what the profiler took for so many events."""
-    event_s = _event_s()
-    return [max(0.0, each_s * part - count * event_s) for each_s, part, count in zip(spans_s, ran, events, strict=True)]
-
-
-def _events(
-    spans: Iterable[tuple[int, int, str]], seen: Iterable[tuple[int, int]], steps: Sequence[tuple[int, int]]
-) -> tuple[list[int], list[int]]:
-    """How many of each step begin within one of ``seen``, and how many of the others: the profiler's time for these,
-    but for the tenth of a microsecond that is in an event itself, passes outside.
-    """
-    nested, others, covered = [0] * len(steps), [0] * len(steps), 0
-    covers = {(start, end) for start, end in seen}
-    begins = [start for start, _ in steps]
-    for start, end, _ in sorted(spans, key=lambda span: (span[0], -span[1])):
-        number = bisect.bisect_right(begins, start) - 1
-        if 0 <= number < len(steps) and start < steps[number][1]:
-            (nested if start < covered else others)[number] += 1
-        if (start, end) in covers:
-            covered = max(covered, end)
-    return nested, others
-
-
-@functools.cache
-def _event_s() -> float:
-    """What torch's profiler takes for an event: of a call that does next to nothing, with it and without."""
-    import torch
-    from torch.profiler import ProfilerActivity, profile
-
-    def least_s() -> float:
-        found = []
-        for _ in range(_ROUNDS):
-            begun = time.perf_counter()
-            for _ in range(_CALLS):
-                torch.empty(0)
-            found.append(time.perf_counter() - begun)
-        return min(found) / _CALLS
-
-    plain_s = least_s()
-    with profile(activities=[ProfilerActivity.CPU]):
-        return max(0.0, least_s() - plain_s)
-
-
-def _seen_by_profiler() -> contextlib.AbstractContextManager[object]:
-    """That the data loader is at work, if one is on."""
-    import torch
-
-    is_on = torch.autograd._profiler_enabled()  # noqa: SLF001 - nothing public tells
-    return torch.profiler.record_function(_LOADING) if is_on else contextlib.nullcontext()
-
-
-def _lasting_s(spans: Iterable[tuple[int, int]], steps: Iterable[tuple[int, int]]) -> list[float]:
-    """How long of each step some of them lasted."""
-    ordered = sorted(spans)
-    return [1e-9 * sum(_lengths(ordered, *step)) for step in steps]
-
-
-def _ran_fraction(step: tuple[int, int], queued_s: tuple[float, float]) -> float:
-    """Of a step, in which its thread did not wait for a CPU; all of it where the kernel does not tell."""
-    (begun, ended), (before_s, after_s) = step, queued_s
-    wait_s = after_s - before_s
-    return 1.0 if math.isnan(wait_s) or begun == ended else max(0.0, 1 - wait_s / (1e-9 * (ended - begun)))
-
-
-def _lengths(spans: Iterable[tuple[int, int]], begun: int, ended: int) -> Iterator[int]:
-    """Of what spans, in their order, cover together between two moments: they nest, and several threads have some."""
-    covered = begun
-    for start, end in spans:
-        if start >= ended:
-            break
-        if end > covered:
-            yield min(end, ended) - max(start, covered)
-            covered = min(end, ended)

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from primbench.decompose.calls import Calls, Given, following_modules, is_to_learn
 from primbench.decompose.endings import Endings
-from primbench.decompose.laps import LEAST_TIMED, Inside, Laps
+from primbench.decompose.laps import LEAST_TIMED, Laps
 from primbench.decompose.place import here
+from primbench.decompose.profiled import Inside
 from primbench.decompose.recording import is_in_backward, recorder
 from primbench.decompose.script_counts import ScriptCounts
 from primbench.decompose.updates import Updates

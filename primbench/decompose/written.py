@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from primbench.decompose.laps import Lap
+    from primbench.decompose.profiled import Told
     from primbench.problem import Problem
     from primbench.problem.operators import Rule
 
@@ -63,6 +64,8 @@ class CapturedStep:
     """How long of these passed between them."""
     exposed_s: list[float] = field(default_factory=list)
     """How long of such a step collectives were under way and nothing beside them, by rank; [] is not known."""
+    blocked_s: list[float] = field(default_factory=list)
+    """How long of other steps the host waited for the GPU, which is in neither; [] is not known."""
     module_calls: Counter[str] = field(default_factory=Counter)
     """Calls of outermost modules, by their kind, in the step."""
     compiled: int = 0
@@ -84,9 +87,9 @@ class CapturedStep:
         """How long each of the laps waited for pages that its thread touched first; [] is not known."""
         return [each.faults * self.fault_s for each in self.laps] if self.fault_s else []
 
-    def note_inside(self, inside_s: list[float], exposed_s: list[float], between_s: list[float]) -> None:
+    def note_inside(self, told: Told) -> None:
         """What further steps have told."""
-        self.inside_s, self.exposed_s, self.between_s = inside_s, exposed_s, between_s
+        self.inside_s, self.between_s, self.exposed_s, self.blocked_s = told
 
     def counted(self) -> list[tuple[Call, int]]:
         """Each distinct call and how often it was made, in order of first appearance."""
@@ -221,6 +224,7 @@ def _head(step: CapturedStep, parts: int) -> list[str]:
         inside_s=_rounded(step.inside_s),
         between_s=_rounded(step.between_s),
         exposed_s=_rounded(step.exposed_s),
+        blocked_s=_rounded(step.blocked_s),
         unlike=step.unlike,
         compiled=step.compiled,
         cuda_graphs=step.cuda_graphs,

@@ -8,6 +8,7 @@ A primitive has its rules in a file ``operators.py`` of its folder::
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -22,6 +23,10 @@ _NO_OPERATORS = (
     "_c10d_functional::wait_tensor",  # waits for a collective
 )
 _COMPILED = "## Call CompiledFxGraph"  # launches kernels, which are no operators
+_COLLECTIVE_KERNEL = re.compile(
+    r"(nccl|rccl|msccl)|(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all).*kernel", re.IGNORECASE
+)
+_WAIT_FOR_GPU = re.compile(r"(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize")
 
 
 def is_under_way(name: str) -> bool:
@@ -29,6 +34,16 @@ def is_under_way(name: str) -> bool:
     nodes are not, nor what a script has marked, nor a wait for a collective.
     """
     return ("::" in name and not name.startswith(_NO_OPERATORS)) or name.startswith(_COMPILED)
+
+
+def is_collective_kernel(name: str) -> bool:
+    """Whether what torch's profiler calls so is a kernel by which ranks exchange something."""
+    return _COLLECTIVE_KERNEL.search(name) is not None
+
+
+def is_wait_for_gpu(name: str) -> bool:
+    """Whether what torch's profiler calls so is a call of the driver that returns once the GPU is done."""
+    return _WAIT_FOR_GPU.match(name) is not None
 
 
 class NotThere(Exception):

@@ -190,6 +190,10 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """95 % interval of the share that between_s has of both; None of fewer than six steps, or where inside_s is not
     known.
     """
+    blocked_s: float | None = None
+    """The median of how long the host waited for the GPU in the same steps, which is in neither; None where it is not
+    known, and on a CPU.
+    """
     profiled_s: float | None = None
     """How long steps under the profiler took, where that is so much longer that they do not tell of the others; None
     where it is not.
@@ -201,8 +205,11 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def left_s(self) -> float:
-        """What the median has for operators and for what lies between them: it, without waits and collectives."""
-        return max(0.0, self.median_s - self.waits_s - (self.queues_s or 0.0) - sum(self.ranks_s[:1]))
+        """What the median has for operators and for what lies between them: it, without waits and collectives, which a
+        GPU does while the host goes on.
+        """
+        collective_s = sum(self.ranks_s[:1]) if self.blocked_s is None else 0.0
+        return max(0.0, self.median_s - self.waits_s - (self.queues_s or 0.0) - collective_s)
 
     def of_step(self, time_s: float) -> float:
         """A part of between_s and inside_s, where both take longer than there is for them, as much less as both."""
@@ -253,9 +260,12 @@ def _between(captured: Captured, ran_s: Sequence[float], elsewhere: list[str] | 
     if not captured.between_s or captured.unlike:
         return {"between_s": _between_s(captured, ran_s)}
     between_s, inside_s = stats.quantile(captured.between_s, 0.5), stats.quantile(captured.inside_s, 0.5)
-    if between_s + inside_s > LONGER_PROFILED * stats.quantile(ran_s, 0.5):
-        return {"profiled_s": between_s + inside_s}
+    blocked_s = stats.quantile(captured.blocked_s, 0.5) if captured.blocked_s else None
+    profiled_s = between_s + inside_s + (blocked_s or 0.0)
+    if profiled_s > LONGER_PROFILED * stats.quantile(ran_s, 0.5):
+        return {"profiled_s": profiled_s}
     return {
+        "blocked_s": blocked_s,
         "between_s": between_s,
         "between_interval": stats.median_interval(captured.between_s),
         "inside_s": None if elsewhere else inside_s,

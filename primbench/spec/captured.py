@@ -39,6 +39,15 @@ class NotCalledAgain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """What all of them took in the captured step, timed once while it was recorded; None is not known."""
 
 
+_ONE_FOR_EACH = {
+    "waits_s": "times_s",
+    "queues_s": "times_s",
+    "faults_s": "times_s",
+    "between_s": "inside_s",
+    "blocked_s": "inside_s",
+}
+
+
 class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a suite says of the step that it was made of."""
 
@@ -74,6 +83,10 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How long of such a step collectives were under way and nothing beside them, in seconds, by rank; rank 0's step is
     this one. [] is not known.
     """
+    blocked_s: list[float] = []
+    """How long in each step of ``inside_s`` the host waited for the GPU, in seconds, which is in neither ``inside_s``
+    nor ``between_s``. [] is not known: then it is in them.
+    """
     unlike: Annotated[int, msgspec.Meta(ge=0)] = 0
     """How many steps of ``times_s`` called other modules than the captured one, or them other times."""
     compiled: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -87,11 +100,9 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Raises ValueError, which makes a suite that is not so be refused."""
         if not all(each > 0 for each in self.times_s):
             raise ValueError("times_s: finite numbers above 0")
-        for name in ("times_s", "waits_s", "queues_s", "faults_s", "inside_s", "between_s", "exposed_s"):
+        for name in ("times_s", "waits_s", "queues_s", "faults_s", "inside_s", "between_s", "exposed_s", "blocked_s"):
             if not all(0 <= each < math.inf for each in getattr(self, name)):
                 raise ValueError(f"{name}: finite numbers of at least 0")
-        for name in ("waits_s", "queues_s", "faults_s"):
-            if len(getattr(self, name)) not in (0, len(self.times_s)):
-                raise ValueError(f"{name}: one for each of times_s")
-        if len(self.between_s) not in (0, len(self.inside_s)):
-            raise ValueError("between_s: one for each of inside_s")
+        for name, of in _ONE_FOR_EACH.items():
+            if len(getattr(self, name)) not in (0, len(getattr(self, of))):
+                raise ValueError(f"{name}: one for each of {of}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from primbench.errors import FileError
-from primbench.problem.operators import is_under_way
+from primbench.problem.operators import is_collective_kernel, is_under_way, is_wait_for_gpu
 from primbench.system.jsonlines import UNREADABLE, opened
 
 if TYPE_CHECKING:
@@ -42,10 +42,6 @@ _ON_GPU = re.compile(r"kernel|(gpu_)?mem(cpy|set)")
 _DRIVER = re.compile(r"[a-z0-9]+_(runtime|driver)")
 _STEP = re.compile(r"ProfilerStep#(\d+)")
 _LOADER = re.compile(r"enumerate\(DataLoader\)")
-_WAITS = re.compile(r"(cuda|hip|cu)(Device|Stream|Event|Ctx)Synchronize")
-_COLLECTIVE = re.compile(
-    r"(nccl|rccl|msccl)|(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all).*kernel", re.IGNORECASE
-)
 _ON_HOST_COLLECTIVE = re.compile(r"(gloo|c10d|mpi|nccl):")
 _BETWEEN = re.compile(r"HtoD|DtoH|Host -> Device|Device -> Host|HostToDevice|DeviceToHost")
 
@@ -215,7 +211,7 @@ def _doing(category: str, name: str) -> Doing | None:
     if category in ("user_annotation", "cpu_op") and _LOADER.match(name):
         return "data"
     if _DRIVER.fullmatch(category):
-        return "wait" if _WAITS.match(name) else "call"
+        return "wait" if is_wait_for_gpu(name) else "call"
     is_call = category == "cpu_op" and (is_under_way(name) or _ON_HOST_COLLECTIVE.match(name))
     return "call" if is_call else None
 
@@ -232,7 +228,7 @@ def _launches(events: Iterable[_Event]) -> dict[object, HostCall]:
 def _work(category: str, name: str) -> GpuWork:
     if category != "kernel":
         return "copy" if _BETWEEN.search(name) else "kernel"
-    return "collective" if _COLLECTIVE.search(name) else "kernel"
+    return "collective" if is_collective_kernel(name) else "kernel"
 
 
 def _steps(events: Iterable[_Event]) -> list[tuple[float, float]]:

@@ -17,7 +17,7 @@ import pytest
 import primbench.suites as suites
 from primbench.backends import missing, threads
 from primbench.cli.capture import _counts
-from primbench.decompose.laps import STEPS, _lengths
+from primbench.decompose.profiled import STEPS, _lengths
 from primbench.decompose.written import CapturedStep, suite_of
 from primbench.errors import PrimbenchError
 

@@ -435,6 +435,18 @@ def test_the_rank_that_all_wait_for_is_named_and_the_wait_is_a_row() -> None:
     assert "comes last" not in answer([("A", found)])
 
 
+def test_what_the_host_waits_for_its_gpu_is_told_apart_in_steps_of_several_ranks() -> None:
+    """Of 10 ms operators take 3 ms, alone 1 ms, and the host waits 5 ms, as its GPU waits for another rank's."""
+    known: dict[str, Any] = {"inside_s": [3e-3] * 6, "between_s": [1e-3] * 6, "exposed_s": [6e-3, 1e-3]}
+    for blocked_s, slower_s in (([5e-3] * 6, 2e-3), ([], 0.0)):  # not known: it may have waited as long as 2 ms
+        step = Captured(step="a step", times_s=[10e-3] * 6, blocked_s=blocked_s, **known)
+        found = explained([record("gemm", 1, on_gpu(1e-3, 2e-3))], timed(step), captured=step)
+        assert found is not None
+        assert [2e-3, 5e-3, slower_s] == [round(found.seconds(name), 9) for name in ("gemm", RANKS, SLOWER)]
+        assert answer([("A", found)]).startswith("Waiting for a slower rank bounds this step")
+        assert "Rank 1 comes last: it is 1.00 ms a step in collectives" in answer([("A", found)])
+
+
 def test_memory_that_is_touched_first_is_a_row() -> None:
     """Of a step of 10 ms operators that find theirs at hand take 3 ms."""
     step = Captured(step="a step", times_s=[10e-3] * 6, inside_s=[9e-3] * 5, faults_s=[6e-3] * 5 + [0.0])
