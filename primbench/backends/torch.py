@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from primbench.backends._taken import taken
@@ -180,7 +181,9 @@ class TorchGraph:
             enqueue()
             self.nodes = driver.nodes_being_captured(stream)
         finally:
-            self._graph.capture_end()
+            with warnings.catch_warnings():  # that it is empty, which is found out by its nodes
+                warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
+                self._graph.capture_end()
         self.launch = self.replay = self._graph.replay
         if hasattr(self._graph, "raw_cuda_graph"):
             from ctypes import c_void_p

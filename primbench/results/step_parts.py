@@ -218,8 +218,8 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waits_for_rank_s(self) -> float:
-        """How much longer than the rank that all wait for."""
-        return self.ranks_s[0] - min(self.ranks_s) if self.ranks_s else 0.0
+        """How much longer than the rank that all wait for, but no longer than a step: others under the profiler told it."""
+        return min(self.ranks_s[0] - min(self.ranks_s), self.median_s) if self.ranks_s else 0.0
 
 
 def slower_s(timed: Timed | None, parts_s: float, *, is_least: bool) -> float:
