@@ -141,7 +141,7 @@ command = RequestCommand(
     help="Run a captured step without and with doses of harm, in turn, and say what it loses by which: calls that "
          "begin 1, 2 and 4 us later, collectives of ranks on CPUs that begin 100, 200 and 400 us later, a CPU quota, "
          "fewer CPUs, a neighbour that keeps a CPU busy, one that moves memory; on a GPU neighbours on copies and on "
-         "the multiprocessors, which were not tried on one yet.\n\n"
+         "the multiprocessors.\n\n"
          "By these slopes, and by primitives that are measured there first, --in foretells what the step takes in "
          "another place before it runs there, and then says whether that came true.\n\n"
          "Exit status: 0, or 1 where a place is not as it was foretold or nothing was measured, 2 where the request is "

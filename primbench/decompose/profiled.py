@@ -31,7 +31,7 @@ _DRIVER = re.compile(r"(cuda|cu|hip)[A-Z]\w*")  # calls of a driver, as the prof
 _QUEUED_NS = 100_000  # a launch that takes longer waits for room among those that the GPU has not begun
 
 
-class Told(NamedTuple):
+class ProfiledSteps(NamedTuple):
     """What such steps tell, in seconds, by step but for exposed_s. Neither inside_s nor between_s has the thread's wait
     for a CPU in it, which may come at any moment, so that each has its share of it, nor what the profiler took for its
     events.
@@ -54,7 +54,7 @@ class Told(NamedTuple):
 class Inside:
     """Steps that run under the profiler, one after the other, once it is warm. told: given what they tell."""
 
-    def __init__(self, told: Callable[[Told], None]) -> None:
+    def __init__(self, told: Callable[[ProfiledSteps], None]) -> None:
         self._told = told
         self._profile: Any = None
         self._queued_s: list[float] = []  # so far, at each end
@@ -131,7 +131,7 @@ def _spans(events: Iterable[Any]) -> tuple[list[tuple[int, int, str]], list[_OnG
 
 def _apart(
     spans: list[tuple[int, int, str]], on_gpu: Sequence[_OnGpu], steps: list[tuple[int, int]], ran: list[float]
-) -> Told:
+) -> ProfiledSteps:
     """spans: on the host. ran: of each step, in which its thread did not wait for a CPU."""
     operators = _named(spans, is_under_way)
     collectives = _named(spans, lambda name: name.startswith(_COLLECTIVES))
@@ -144,7 +144,7 @@ def _apart(
     inside_s = map(operator.sub, _lasting_s([*operators, *waits], steps), _lasting_s(waits, steps))
     outside_s = map(operator.sub, [(end - start) * 1e-9 for start, end in steps], _lasting_s(seen, steps))
     nested, others = _events([each for each in spans if not _DRIVER.fullmatch(each[2])], seen, steps)
-    return Told(
+    return ProfiledSteps(
         inside_s=_corrected_s(inside_s, ran, nested),
         between_s=_corrected_s(outside_s, ran, others),
         exposed_s=of_ranks(exposed_s),

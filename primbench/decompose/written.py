@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from primbench.decompose.laps import Lap
-    from primbench.decompose.profiled import Told
+    from primbench.decompose.profiled import ProfiledSteps
     from primbench.problem import Problem
     from primbench.problem.operators import Rule
 
@@ -87,7 +87,7 @@ class CapturedStep:
         """How long each of the laps waited for pages that its thread touched first; [] is not known."""
         return [each.faults * self.fault_s for each in self.laps] if self.fault_s else []
 
-    def note_inside(self, told: Told) -> None:
+    def note_inside(self, told: ProfiledSteps) -> None:
         """What further steps have told."""
         self.inside_s, self.between_s, self.exposed_s, self.blocked_s = told
 

@@ -218,7 +218,7 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waits_for_rank_s(self) -> float:
-        """How much longer than the rank that all wait for, but no longer than a step: others under the profiler told it."""
+        """How much longer than the rank that all wait for, but no longer than a step: profiled ones told it."""
         return min(self.ranks_s[0] - min(self.ranks_s), self.median_s) if self.ranks_s else 0.0
 
 

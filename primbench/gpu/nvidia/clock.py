@@ -4,7 +4,8 @@ Of places where memory is kept secret even from the host (confidential computing
 times. So each process has a kernel run for 5 ms by the timer, between two events and two looks at the host's clock:
 where events and the timer disagree, the host's clock says which of them is right.
 
-Neither the trial nor events by the timer have run on a GPU yet; ptxas takes the kernels for sm_75 and sm_90.
+On H200s events and the timer agreed, so that events by the timer have run on no GPU yet; ptxas takes their kernel for
+sm_75 and sm_90.
 """
 
 from __future__ import annotations
