@@ -16,18 +16,19 @@ from primbench.results.step_sums import FAULTS, LAUNCHES, LOADING, PYTHON, QUEUI
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from primbench.report.step_words import StepPart
     from primbench.results.step_parts import Timed
     from primbench.results.step_sums import Explained
+
+    PartTimes = Mapping[StepPart, float]  # in seconds
 
 MUCH = 0.1  # of a step
 LONGER = 0.5  # of a step, by which parts alone exceed it: they ran otherwise than in the step
 
 HOST: tuple[StepPart, ...] = ("launches", "waits", "python")
 """What the GPU waits for that is the script's own."""
-
 
 _PARTS: Mapping[str, StepPart] = {
     LAUNCHES: "launches", PYTHON: "python", LOADING: "data", RANKS: "ranks", QUEUING: "queue",
@@ -36,14 +37,14 @@ _PARTS: Mapping[str, StepPart] = {
 """Rows of what is no part that computes."""
 
 
-def bounding(parts_s: Mapping[StepPart, float], *, on_gpu: bool) -> StepPart | None:
+def bounding(parts_s: PartTimes, *, on_gpu: bool) -> StepPart | None:
     """The GPU, or what it waits for most, where it waits for more than it computes; None where most is unexplained."""
     groups = _groups(parts_s, on_gpu=on_gpu)
     most = max(groups, key=lambda part: groups[part], default=None)
     return None if most == "unexplained" else most
 
 
-def _groups(parts_s: Mapping[StepPart, float], *, on_gpu: bool) -> dict[StepPart, float]:
+def _groups(parts_s: PartTimes, *, on_gpu: bool) -> dict[StepPart, float]:
     """What a GPU waits for that is the script's own is one, of the name of the most of it."""
     of_host = {part: parts_s[part] for part in HOST if part in parts_s} if on_gpu else {}
     groups = {part: time_s for part, time_s in parts_s.items() if part not in of_host}
@@ -52,17 +53,20 @@ def _groups(parts_s: Mapping[StepPart, float], *, on_gpu: bool) -> dict[StepPart
     return groups
 
 
-def of_group(part: StepPart, parts_s: Mapping[StepPart, float], *, on_gpu: bool) -> float:
+def of_group(part: StepPart, parts_s: PartTimes, *, on_gpu: bool) -> float:
     """Seconds of a part, and of what is one with it."""
     return sum(parts_s.get(each, 0.0) for each in (HOST if on_gpu and part in HOST else (part,)))
 
 
 def bound_by(
-    parts_s: Mapping[StepPart, float], ways: Sequence[Mapping[StepPart, float]] = (), *, on_gpu: bool
+    parts_s: PartTimes, ways: Sequence[PartTimes] = (), *, on_gpu: bool, never_waits: bool = False
 ) -> list[StepPart]:
     """What bounds a step, and what else may, the most first: what in one of the ways to tell its time apart is less by
-    no more than MUCH of the step. [] where most is unexplained. ways: beside parts_s, as good as these.
+    no more than MUCH of the step. [] where most is unexplained. ways: beside parts_s, as good as these. never_waits:
+    the host for its GPU, of which it is the bound where that waits for it, however long that computes meanwhile.
     """
+    if never_waits and of_group("python", parts_s, on_gpu=True) > MUCH * sum(parts_s.values()):
+        return [max(HOST, key=lambda part: parts_s.get(part, 0.0))]
     first = bounding(parts_s, on_gpu=on_gpu)
     if first is None:
         return []
@@ -70,26 +74,32 @@ def bound_by(
     for way in (parts_s, *ways):
         least_s = of_group(first, way, on_gpu=on_gpu) - MUCH * sum(way.values())
         found += [part for part, time_s in _groups(way, on_gpu=on_gpu).items() if time_s > max(least_s, 0)]
-    apart: dict[StepPart, StepPart] = {}  # by one name of those that are one
-    for part in found:
+    return sorted(_each_once(found, on_gpu=on_gpu), key=lambda part: -of_group(part, parts_s, on_gpu=on_gpu))
+
+
+def _each_once(parts: Iterable[StepPart], *, on_gpu: bool) -> Iterable[StepPart]:
+    """Those that are one by the name of the first."""
+    apart: dict[StepPart, StepPart] = {}
+    for part in parts:
         apart.setdefault("python" if on_gpu and part in HOST else part, part)
     apart.pop("unexplained", None)
-    return sorted(apart.values(), key=lambda part: -of_group(part, parts_s, on_gpu=on_gpu))
+    return apart.values()
 
 
 def sentence(
-    parts_s: Mapping[StepPart, float],
+    parts_s: PartTimes,
     step_s: float,
     largest: tuple[str, float] | None,
     *,
-    ways: Sequence[Mapping[StepPart, float]] = (),
+    ways: Sequence[PartTimes] = (),
     on_gpu: bool,
+    never_waits: bool = False,
     it: str = "this step",
 ) -> str:
-    """parts_s: they add up to step_s. largest: of what computes the name that takes most, and how long it does. ways:
-    as bound_by() has them.
+    """parts_s: they add up to step_s. largest: of what computes the name that takes most, and how long it does. ways,
+    never_waits: as bound_by() has them.
     """
-    parts = bound_by(parts_s, ways, on_gpu=on_gpu)
+    parts = bound_by(parts_s, ways, on_gpu=on_gpu, never_waits=never_waits)
     if not parts:
         return f"Most of {it} is unexplained: {format_time(parts_s.get('unexplained'))} of {format_time(step_s)}."
     remedies = "; ".join(
@@ -106,13 +116,13 @@ def sentence(
     return f"{bounds[0].upper()}{bounds[1:]}: {_busy(parts_s, step_s, part, on_gpu=on_gpu)}{most}; {remedies}."
 
 
-def _span(part: StepPart, ways: Sequence[Mapping[StepPart, float]], *, on_gpu: bool) -> str:
+def _span(part: StepPart, ways: Sequence[PartTimes], *, on_gpu: bool) -> str:
     """From the least to the most of a part."""
     times_s = [of_group(part, each, on_gpu=on_gpu) for each in ways]
     return " to ".join(dict.fromkeys(map(format_time, (min(times_s), max(times_s)))))
 
 
-def _at_best_s(parts_s: Mapping[StepPart, float], step_s: float, part: StepPart, *, on_gpu: bool) -> float:
+def _at_best_s(parts_s: PartTimes, step_s: float, part: StepPart, *, on_gpu: bool) -> float:
     """A step without the part that bounds it, no shorter than what is left; without all waits where kernels do."""
     if part == "kernels":
         return parts_s[part]
@@ -120,7 +130,7 @@ def _at_best_s(parts_s: Mapping[StepPart, float], step_s: float, part: StepPart,
     return max(0.0, step_s - sum(parts_s.get(each, 0.0) for each in both))
 
 
-def _busy(parts_s: Mapping[StepPart, float], step_s: float, part: StepPart, *, on_gpu: bool) -> str:
+def _busy(parts_s: PartTimes, step_s: float, part: StepPart, *, on_gpu: bool) -> str:
     if not on_gpu:
         return f"{format_time(parts_s[part])} of {format_time(step_s)}"
     computes = f"the GPU computes {format_time(parts_s.get('kernels', 0.0))} of {format_time(step_s)}"
@@ -141,7 +151,8 @@ def _bounds(title: str, explained: Explained, *, is_alone: bool) -> str:
         return f"{title}: {_most(explained)}.{of_ranks(explained)}"
     on_gpu, ways = Device.parse(explained.device).is_gpu, ways_of(explained)
     largest = _largest(explained) if is_quiet(explained) else None
-    bounds = sentence(told_parts(explained), step_s, largest, ways=ways, on_gpu=on_gpu)
+    never_waits = explained.timed is not None and explained.timed.never_waits
+    bounds = sentence(told_parts(explained), step_s, largest, ways=ways, on_gpu=on_gpu, never_waits=never_waits)
     return f"{'' if is_alone else f'{title}: '}{bounds}{of_ranks(explained)}{_left(explained)}"
 
 

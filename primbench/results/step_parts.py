@@ -26,6 +26,10 @@ LONGER_PROFILED = 1.5
 """Times as long as others, from which on steps under the profiler tell nothing of these."""
 
 
+HARDLY = 0.02
+"""Share of a step that is next to nothing."""
+
+
 class Part(NamedTuple):
     """A part of a step: calls that are one case."""
 
@@ -215,6 +219,13 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
         """A part of between_s and inside_s, where both take longer than there is for them, as much less as both."""
         both_s = (self.between_s or 0.0) + (self.inside_s or 0.0)
         return time_s if self.inside_s is None or both_s <= self.left_s else time_s * self.left_s / both_s
+
+    @property
+    def never_waits(self) -> bool:
+        """Whether the host next to never waits for its GPU, as far as that is known."""
+        if self.blocked_s is None or self.between_s is None or self.inside_s is None:
+            return False
+        return self.blocked_s <= HARDLY * (self.blocked_s + self.between_s + self.inside_s)
 
     @property
     def waits_for_rank_s(self) -> float:

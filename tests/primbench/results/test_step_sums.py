@@ -447,6 +447,25 @@ def test_what_the_host_waits_for_its_gpu_is_told_apart_in_steps_of_several_ranks
         assert "Rank 1 comes last: it is 1.00 ms a step in collectives" in answer([("A", found)])
 
 
+def test_a_host_that_never_waits_for_its_gpu_bounds_the_step_however_long_that_computes() -> None:
+    """The GPU computes 6 of 10 ms, all of them while the host goes on, or while it waits."""
+    known: dict[str, Any] = {"between_s": [4e-3] * 6, "exposed_s": [1e-3, 1e-3]}
+    for inside_s, blocked_s, said in (
+        (
+            6e-3,
+            0.0,
+            "The host's operators and launches bound this step: the GPU computes 6.00 ms of 10.0 ms, and waits",
+        ),
+        (1e-3, 5e-3, "The GPU's kernels bound this step: the GPU computes 6.00 ms of 10.0 ms"),
+    ):
+        steps = Captured(
+            step="a step", times_s=[10e-3] * 6, inside_s=[inside_s] * 6, blocked_s=[blocked_s] * 6, **known
+        )
+        found = explained([record("gemm", 1, on_gpu(1e-3, 6e-3))], timed(steps), captured=steps)
+        assert found is not None
+        assert answer([("A", found)]).startswith(said)
+
+
 def test_memory_that_is_touched_first_is_a_row() -> None:
     """Of a step of 10 ms operators that find theirs at hand take 3 ms."""
     step = Captured(step="a step", times_s=[10e-3] * 6, inside_s=[9e-3] * 5, faults_s=[6e-3] * 5 + [0.0])
