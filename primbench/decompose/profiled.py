@@ -28,13 +28,14 @@ _END, _LOADING = "primbench: a step ends", "primbench: the data loader is at wor
 _ROUNDS, _CALLS = 30, 200  # by which it is found out what profiling costs
 _COLLECTIVES = ("gloo:", "mpi:")  # of backends that run on the host, from their call to their end
 _DRIVER = re.compile(r"(cuda|cu|hip)[A-Z]\w*")  # calls of a driver, as the profiler names them
-_QUEUED_NS = 100_000  # a launch that takes longer waits for room among those that the GPU has not begun
+_KERNEL, _QUEUED = re.compile(r".*Launch"), re.compile(r".*(Launch|MemcpyAsync|MemsetAsync)")
+_QUEUED_NS = 100_000  # one of these that takes longer waits for room among what the GPU has not begun
 
 
 class ProfiledSteps(NamedTuple):
     """What such steps tell, in seconds, by step but for exposed_s. Neither inside_s nor between_s has the thread's wait
     for a CPU in it, which may come at any moment, so that each has its share of it, nor what the profiler took for its
-    events.
+    events, calls of the driver apart.
     """
 
     inside_s: list[float]
@@ -46,8 +47,8 @@ class ProfiledSteps(NamedTuple):
     other kernel where they run on a GPU. [] of one rank.
     """
     blocked_s: list[float]
-    """How long the host waited for the GPU, which is in neither inside_s nor between_s. [] of one rank, or of CPUs: of
-    a GPU's step of one rank it is in them.
+    """How long a thread that launches kernels waited for the GPU, or for room to launch another one, which is in
+    neither inside_s nor between_s. [] of one rank, or of CPUs: of a GPU's step of one rank it is in them.
     """
 
 
@@ -85,9 +86,18 @@ class Inside:
         profiler.__exit__(None, None, None)
         # events() of torch.profiler makes a tree of them, which takes half a minute where these take a second.
         on_host, on_gpu = _spans(profiler.profiler.kineto_results.events())
-        steps = [*itertools.pairwise(sorted(start for start, _, name in on_host if name == _END))]
+        steps = [*itertools.pairwise(sorted(each.start for each in on_host if each.name == _END))]
         ran = [*map(_ran_fraction, steps, itertools.pairwise(self._queued_s))]
         self._told(_apart(on_host, on_gpu, steps[WARM_UP:], ran[WARM_UP:]))
+
+
+class _OnHost(NamedTuple):
+    """Something that ran on the host."""
+
+    start: int
+    end: int
+    name: str
+    thread: int
 
 
 class _OnGpu(NamedTuple):
@@ -96,6 +106,7 @@ class _OnGpu(NamedTuple):
     start: int
     end: int
     name: str
+    gpu: int
     launched: int
     """When the host launched it; its start where that is not known."""
 
@@ -108,37 +119,44 @@ def _is_rank_on_gpu() -> bool:
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return False
-    return bool(distributed.get_world_size() > 1 and torch.cuda.is_initialized())
+    tells_marks = hasattr(torch._C._autograd._KinetoEvent, "is_user_annotation")  # noqa: SLF001 - not in torch 2.4
+    return bool(distributed.get_world_size() > 1 and torch.cuda.is_initialized() and tells_marks)
 
 
-def _spans(events: Iterable[Any]) -> tuple[list[tuple[int, int, str]], list[_OnGpu]]:
+def _spans(events: Iterable[Any]) -> tuple[list[_OnHost], list[_OnGpu]]:
     """What ran on the host, and on GPUs: there the profiler repeats what a script marks on the host, too."""
     from torch.autograd import DeviceType
 
-    on_host, elsewhere, launched = [], [], {}
+    on_host, on_gpu = list[_OnHost](), list[tuple[int, _OnGpu]]()
+    launched, marks = dict[int, int](), set[str]()
     for each in events:
         start, name = each.start_ns(), each.name()
+        end = start + each.duration_ns()
+        if each.is_user_annotation():
+            marks.add(name)
         if each.device_type() != DeviceType.CPU:
-            elsewhere.append((each.correlation_id(), _OnGpu(start, start + each.duration_ns(), name, start)))
+            on_gpu.append((each.correlation_id(), _OnGpu(start, end, name, each.device_index(), start)))
             continue
-        on_host.append((start, start + each.duration_ns(), name))
+        on_host.append(_OnHost(start, end, name, each.start_thread_id()))
         if _DRIVER.fullmatch(name):
             launched[each.correlation_id()] = start
-    marks = {name for _, _, name in on_host}
-    ran = [(number, each) for number, each in elsewhere if each.name not in marks]
+    ran = [(number, each) for number, each in on_gpu if each.name not in marks]
     return on_host, [each._replace(launched=launched.get(number, each.start)) for number, each in ran]
 
 
 def _apart(
-    spans: list[tuple[int, int, str]], on_gpu: Sequence[_OnGpu], steps: list[tuple[int, int]], ran: list[float]
+    on_host: list[_OnHost], on_gpu: Sequence[_OnGpu], steps: list[tuple[int, int]], ran: list[float]
 ) -> ProfiledSteps:
-    """spans: on the host. ran: of each step, in which its thread did not wait for a CPU."""
+    """ran: of each step, in which its thread did not wait for a CPU."""
+    spans = [(each.start, each.end, each.name) for each in on_host]
     operators = _named(spans, is_under_way)
     collectives = _named(spans, lambda name: name.startswith(_COLLECTIVES))
     loading = _named(spans, lambda name: name == _LOADING)
-    blocked = [(start, end) for start, end, name in spans if _is_blocked(name, end - start)] if on_gpu else []
+    blocked = _blocked(on_host) if on_gpu else []
     both_s = _lasting_s([*operators, *collectives], steps) if collectives else []
-    exposed_s = _exposed_s(on_gpu, steps) if on_gpu else [*map(operator.sub, both_s, _lasting_s(operators, steps))]
+    exposed_s = [*map(operator.sub, both_s, _lasting_s(operators, steps))]
+    if on_gpu:
+        exposed_s = [*map(sum, itertools.zip_longest(exposed_s, _exposed_s(on_gpu, steps), fillvalue=0.0))]
     waits = [*loading, *blocked]
     seen = [*operators, *collectives, *waits]
     inside_s = map(operator.sub, _lasting_s([*operators, *waits], steps), _lasting_s(waits, steps))
@@ -152,23 +170,32 @@ def _apart(
     )
 
 
-def _is_blocked(name: str, lasts_ns: int) -> bool:
-    """Whether a call of the driver waits for the GPU."""
-    return is_wait_for_gpu(name) or (lasts_ns > _QUEUED_NS and _DRIVER.fullmatch(name) is not None)
+def _blocked(on_host: Iterable[_OnHost]) -> list[tuple[int, int]]:
+    """When threads that launch kernels waited for a GPU in the driver; others, as of a data loader, hold up no step."""
+    calls = [each for each in on_host if _DRIVER.fullmatch(each.name)]
+    threads = {each.thread for each in calls if _KERNEL.match(each.name)}
+    return [(each.start, each.end) for each in calls if each.thread in threads and _is_wait(each)]
 
 
-def _exposed_s(on_gpu: Iterable[_OnGpu], steps: Sequence[tuple[int, int]]) -> list[float]:
-    """How long collectives that each step launched were under way on the GPU, and no other kernel."""
-    begins = [start for start, _ in steps]
-    collectives, others = [list[tuple[int, int]]() for _ in steps], list[tuple[int, int]]()
-    for each in on_gpu:
-        if not is_collective_kernel(each.name):
-            others.append((each.start, each.end))
-        elif (number := bisect.bisect_right(begins, each.launched) - 1) >= 0 and each.launched < steps[number][1]:
-            collectives[number].append((each.start, each.end))
+def _is_wait(call: _OnHost) -> bool:
+    is_long = call.end - call.start > _QUEUED_NS
+    return is_wait_for_gpu(call.name) or (is_long and _QUEUED.match(call.name) is not None)
+
+
+def _exposed_s(on_gpu: Sequence[_OnGpu], steps: Sequence[tuple[int, int]]) -> list[float]:
+    """How long collectives that each step launched were under way on a GPU, and no other kernel there."""
+    gpus = [[each for each in on_gpu if each.gpu == gpu] for gpu in {each.gpu for each in on_gpu}]
+    return [*map(sum, zip(*(_exposed_there_s(of_one, steps) for of_one in gpus), strict=True))]
+
+
+def _exposed_there_s(on_gpu: Sequence[_OnGpu], steps: Sequence[tuple[int, int]]) -> Iterator[float]:
     ever = [(-sys.maxsize, sys.maxsize)]
+    others = [(each.start, each.end) for each in on_gpu if not is_collective_kernel(each.name)]
     (others_s,) = _lasting_s(others, ever)
-    return [_lasting_s([*of_step, *others], ever)[0] - others_s for of_step in collectives]
+    collectives = [each for each in on_gpu if is_collective_kernel(each.name)]
+    for begun, ended in steps:
+        of_step = [(each.start, each.end) for each in collectives if begun <= each.launched < ended]
+        yield _lasting_s([*of_step, *others], ever)[0] - others_s
 
 
 def _named(spans: Iterable[tuple[int, int, str]], is_one: Callable[[str], bool]) -> list[tuple[int, int]]:

@@ -65,7 +65,7 @@ class CapturedStep:
     exposed_s: list[float] = field(default_factory=list)
     """How long of such a step collectives were under way and nothing beside them, by rank; [] is not known."""
     blocked_s: list[float] = field(default_factory=list)
-    """How long of other steps the host waited for the GPU, which is in neither; [] is not known."""
+    """How long of these the host waited for the GPU or for room to launch, in neither of both; [] is not known."""
     module_calls: Counter[str] = field(default_factory=Counter)
     """Calls of outermost modules, by their kind, in the step."""
     compiled: int = 0

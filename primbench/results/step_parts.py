@@ -209,10 +209,10 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def left_s(self) -> float:
-        """What the median has for operators and for what lies between them: it, without waits and collectives, which a
-        GPU does while the host goes on.
+        """What the median has for operators and for what lies between them: it, without waits and collectives, of which
+        a host waits for those on its GPU as for other kernels.
         """
-        collective_s = sum(self.ranks_s[:1]) if self.blocked_s is None else 0.0
+        collective_s = sum(self.ranks_s[:1]) if self.blocked_s is None else self.blocked_s
         return max(0.0, self.median_s - self.waits_s - (self.queues_s or 0.0) - collective_s)
 
     def of_step(self, time_s: float) -> float:

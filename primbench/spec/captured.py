@@ -84,8 +84,8 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     this one. [] is not known.
     """
     blocked_s: list[float] = []
-    """How long in each step of ``inside_s`` the host waited for the GPU, in seconds, which is in neither ``inside_s``
-    nor ``between_s``. [] is not known: then it is in them.
+    """How long in each step of ``inside_s`` the host waited for the GPU or for room to launch, in seconds, which is in
+    neither ``inside_s`` nor ``between_s``. [] is not known: then it is in them.
     """
     unlike: Annotated[int, msgspec.Meta(ge=0)] = 0
     """How many steps of ``times_s`` called other modules than the captured one, or them other times."""
