@@ -10,9 +10,6 @@ import gc
 import os
 import sys
 
-from primbench.errors import INTERRUPTED, PrimbenchError
-from primbench.system import collector
-
 OBJECTS_BETWEEN_COLLECTIONS = 100_000  # in place of Python's 700
 
 
@@ -20,10 +17,11 @@ def main() -> None:
     """The command line, from the first moment on: importing it takes a while, in which Ctrl-C ends it without ado."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end_at_once)
+    from primbench.errors import PrimbenchError
+    from primbench.system import collector, streams
+
     collector.rest(OBJECTS_BETWEEN_COLLECTIONS)
     atexit.register(gc.freeze)  # else all that is left is searched for garbage, which takes a tenth of --help's time
-    from primbench.system import streams
-
     streams.take_over()
     from primbench.cli import main as command_line
 
@@ -38,7 +36,7 @@ def _end_at_once(number: int, frame: object) -> None:
     try:
         os.write(2, b"Interrupted.\n")
     finally:
-        os._exit(INTERRUPTED)
+        os._exit(128 + number)  # errors.INTERRUPTED, before that can be imported
 
 
 if __name__ == "__main__":
