@@ -28,7 +28,7 @@ _END, _LOADING = "primbench: a step ends", "primbench: the data loader is at wor
 _ROUNDS, _CALLS = 30, 200  # by which it is found out what profiling costs
 _COLLECTIVES = ("gloo:", "mpi:")  # of backends that run on the host, from their call to their end
 _DRIVER = re.compile(r"(cuda|cu|hip)[A-Z]\w*")  # calls of a driver, as the profiler names them
-_KERNEL, _QUEUED = re.compile(r".*Launch"), re.compile(r".*(Launch|MemcpyAsync|MemsetAsync)")
+_KERNEL, _QUEUED = re.compile(r"Launch"), re.compile(r"Launch|MemcpyAsync|MemsetAsync")
 _QUEUED_NS = 100_000  # one of these that takes longer waits for room among what the GPU has not begun
 
 
@@ -173,13 +173,13 @@ def _apart(
 def _blocked(on_host: Iterable[_OnHost]) -> list[tuple[int, int]]:
     """When threads that launch kernels waited for a GPU in the driver; others, as of a data loader, hold up no step."""
     calls = [each for each in on_host if _DRIVER.fullmatch(each.name)]
-    threads = {each.thread for each in calls if _KERNEL.match(each.name)}
+    threads = {each.thread for each in calls if _KERNEL.search(each.name)}
     return [(each.start, each.end) for each in calls if each.thread in threads and _is_wait(each)]
 
 
 def _is_wait(call: _OnHost) -> bool:
     is_long = call.end - call.start > _QUEUED_NS
-    return is_wait_for_gpu(call.name) or (is_long and _QUEUED.match(call.name) is not None)
+    return is_wait_for_gpu(call.name) or (is_long and _QUEUED.search(call.name) is not None)
 
 
 def _exposed_s(on_gpu: Sequence[_OnGpu], steps: Sequence[tuple[int, int]]) -> list[float]:

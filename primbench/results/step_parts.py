@@ -233,14 +233,16 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.ranks_s[0] - min(self.ranks_s), self.median_s) if self.ranks_s else 0.0
 
 
-def slower_s(timed: Timed | None, parts_s: float, *, is_least: bool) -> float:
+def slower_s(timed: Timed | None, parts_s: float, *, is_least: bool, may_wait_s: float = 0.0) -> float:
     """By how much operators take longer in the step than alone, where they take ``parts_s``, beyond new memory.
 
-    is_least: whether more than that is not known of them.
+    is_least: whether more than that is not known of them. may_wait_s: how long the host may wait for its GPU in them,
+    where how long it does is not known.
     """
     if timed is None or is_least:
         return 0.0
-    return max(0.0, timed.of_step(timed.inside_s or 0.0) - parts_s - timed.faults_s)
+    waits_s = may_wait_s if timed.blocked_s is None else 0.0
+    return max(0.0, timed.of_step(timed.inside_s or 0.0) - parts_s - waits_s - timed.faults_s)
 
 
 def timed(captured: Captured | None, elsewhere: list[str] | None = None) -> Timed | None:

@@ -273,9 +273,7 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
         return numbers, [*_by_name(parts), launches, *_left(parts, None)]
     launches_s, between_s = _idle(step_s, whole_device_s or device_s, host_s, all_host_s)
     rest_s = step_s - device_s - launches_s - (between_s or 0.0)
-    # In an operator the host may wait for the GPU, but no longer than that computes, where how long is not known.
-    is_known = timed is not None and timed.blocked_s is not None
-    slower = (SLOWER, slower_s(timed, host_s + (0.0 if is_known else device_s), is_least=both.is_least))
+    slower = (SLOWER, slower_s(timed, host_s, may_wait_s=device_s, is_least=both.is_least))
     return numbers, [
         *_by_name(parts),
         SumRow(name=LAUNCHES, seconds=launches_s, calls=calls),
