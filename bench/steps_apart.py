@@ -29,7 +29,8 @@ from primbench.errors import FileError
 from primbench.registry import build
 from primbench.results import file as results_file
 from primbench.results.record import Record
-from primbench.results.step_sums import Explained, explained
+from primbench.results.step_explained import Explained
+from primbench.results.step_sums import explained
 from primbench.suites import read, study
 
 STEPS: dict[str, dict[str, Any]] = {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from primbench.report.document import Document
     from primbench.results.file import Results
     from primbench.results.record import Record
-    from primbench.results.step_sums import Explained
+    from primbench.results.step_explained import Explained
     from primbench.spec.captured import Captured
     from primbench.suites import Entry, StudyFile
     from primbench.traces.kineto import TraceFile

@@ -73,7 +73,9 @@ def _launches(case: CaseComparison, arm: ArmComparison, seen: Seen) -> Iterator[
     """What dearer launches make of a call with so many kernels, against what it was seen to take longer."""
     kernels, cost = seen.medians(_kernels), _cost_of_launch(case, arm)
     grown = _explaining("call", case.estimates)
-    if kernels is None or cost is None or grown is None or problem_of(case.case.primitive).work == "launch":
+    if kernels is None or not any(kernels) or cost is None or grown is None:
+        return
+    if problem_of(case.case.primitive).work == "launch":
         return
     dearer_s = cost.arm_s - cost.baseline_s
     yield (

@@ -12,8 +12,9 @@ from primbench import stats
 from primbench.compare.ratio import FALSE_DISCOVERIES
 from primbench.measurement import Samples
 from primbench.results.cpu_speed import not_held_up
+from primbench.results.step_explained import NOT_MEASURED, UNEXPLAINED, Explained
 from primbench.results.step_parts import part_of
-from primbench.results.step_sums import NOT_MEASURED, UNEXPLAINED, Explained, explained
+from primbench.results.step_sums import explained
 from primbench.spec.captured import PARTS, WHOLE
 
 if TYPE_CHECKING:

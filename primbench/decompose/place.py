@@ -14,14 +14,14 @@ from primbench.environment.limits import Limits
 from primbench.environment.machine import Machine
 from primbench.environment.reading import group_of
 from primbench.results.record import model_of
-from primbench.results.step_parts import timed
+from primbench.results.step_timed import timed
 from primbench.spec.captured import StepPlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from primbench.results.record import Record, Worker
-    from primbench.results.step_parts import Timed
+    from primbench.results.step_timed import Timed
     from primbench.spec.captured import Captured
 
 

@@ -272,7 +272,8 @@ class StepWatch:
             self._leave(SystemExit())  # of which no more is said where a thread ends by it
         if self._is_prefill:  # which the steps that come next are not
             self._leave(Done(0))
-        self._inside = self._inside or Inside(self._step.note_inside)
+        if self._inside is None:
+            self._inside = Inside(self._step.note_inside, {each.profiled_name for each in self._step.calls})
         try:
             self._inside.end()
         except RuntimeError:

@@ -58,14 +58,8 @@ class CapturedStep:
     """What the first touch of a page costs; None is not known, or of a GPU's step."""
     place: StepPlace = field(default_factory=StepPlace)
     """Where it ran."""
-    inside_s: list[float] = field(default_factory=list)
-    """How long of other steps passed inside operators."""
-    between_s: list[float] = field(default_factory=list)
-    """How long of these passed between them."""
-    exposed_s: list[float] = field(default_factory=list)
-    """How long of such a step collectives were under way and nothing beside them, by rank; [] is not known."""
-    blocked_s: list[float] = field(default_factory=list)
-    """How long of these the host waited for the GPU or for room to launch, in neither of both; [] is not known."""
+    profiled: ProfiledSteps | None = None
+    """What further steps under torch's profiler told; None where there were none."""
     module_calls: Counter[str] = field(default_factory=Counter)
     """Calls of outermost modules, by their kind, in the step."""
     compiled: int = 0
@@ -89,7 +83,7 @@ class CapturedStep:
 
     def note_inside(self, told: ProfiledSteps) -> None:
         """What further steps have told."""
-        self.inside_s, self.between_s, self.exposed_s, self.blocked_s = told
+        self.profiled = told
 
     def counted(self) -> list[tuple[Call, int]]:
         """Each distinct call and how often it was made, in order of first appearance."""
@@ -221,10 +215,7 @@ def _head(step: CapturedStep, parts: int) -> list[str]:
         waits_s=_rounded(each.waited_s for each in step.laps),
         queues_s=_rounded(each.queued_s for each in step.laps if each.queued_s is not None),
         faults_s=_rounded(step.faults_s),
-        inside_s=_rounded(step.inside_s),
-        between_s=_rounded(step.between_s),
-        exposed_s=_rounded(step.exposed_s),
-        blocked_s=_rounded(step.blocked_s),
+        **_profiled(step.profiled),
         unlike=step.unlike,
         compiled=step.compiled,
         cuda_graphs=step.cuda_graphs,
@@ -240,6 +231,16 @@ def _head(step: CapturedStep, parts: int) -> list[str]:
         "",
         f"captured = {_inline(known)}",
     ]
+
+
+def _profiled(told: ProfiledSteps | None) -> dict[str, Any]:
+    """Its fields, which Captured has, too."""
+    if told is None:
+        return {}
+    return {
+        name: dict(zip(found, _rounded(found.values()), strict=True)) if isinstance(found, dict) else _rounded(found)
+        for name, found in told._asdict().items()
+    }
 
 
 def _rounded(seconds: Iterable[float]) -> list[float]:

@@ -84,6 +84,11 @@ class Call(NamedTuple):
         """Without namespace and overload: addmm."""
         return self.operator.split(".")[1]
 
+    @property
+    def profiled_name(self) -> str:
+        """As torch's profiler has it: aten::addmm."""
+        return "::".join(self.operator.split(".")[:2])
+
     def argument(self, number: int, name: str = "", default: Any = None) -> Any:
         """What was given there, or by name."""
         return self.positional[number] if number < len(self.positional) else self.named.get(name, default)

@@ -14,8 +14,9 @@ from primbench.doctor.cause import listed
 from primbench.report.columns import PLACEMENT
 from primbench.report.document import Document, Note, Section, Table
 from primbench.report.step_bound import MUCH, answer, is_quiet, is_told, of_ranks
+from primbench.results.step_explained import LAUNCHES, PYTHON, STEP, UNEXPLAINED
 from primbench.results.step_parts import part_of
-from primbench.results.step_sums import LAUNCHES, PYTHON, STEP, UNEXPLAINED, totals
+from primbench.results.step_sums import totals
 from primbench.spec.captured import PARTS
 from primbench.units import UNKNOWN, format_percent, format_time
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from primbench.report.document import Figure
     from primbench.results.record import Record
-    from primbench.results.step_parts import Timed
-    from primbench.results.step_sums import Explained, Number, SumRow
+    from primbench.results.step_explained import Explained, Number, SumRow
+    from primbench.results.step_timed import Timed
 
 WHAT = {
     "device": "kernels: counts x device times, beside the step's",

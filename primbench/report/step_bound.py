@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from primbench.devices import Device
 from primbench.doctor.cause import listed
-from primbench.report.step_words import WORDS, said
+from primbench.report.step_words import WORDS, of_one, said
+from primbench.results.step_explained import FAULTS, LAUNCHES, LOADING, PYTHON, QUEUING, RANKS, UNEXPLAINED
 from primbench.results.step_parts import IN_STEP, OTHERS, SLOWER
-from primbench.results.step_sums import FAULTS, LAUNCHES, LOADING, PYTHON, QUEUING, RANKS, UNEXPLAINED
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from primbench.report.step_words import StepPart
-    from primbench.results.step_parts import Timed
-    from primbench.results.step_sums import Explained
+    from primbench.results.step_explained import Explained
+    from primbench.results.step_timed import Timed
 
     PartTimes = Mapping[StepPart, float]  # in seconds
 
@@ -238,7 +238,7 @@ def _left(explained: Explained) -> str:
     rest, slower_s = explained.unexplained_fraction, explained.seconds(SLOWER)
     slower = ""
     if slower_s > MUCH * explained.known_s:
-        slower = f" In it operators take {format_time(slower_s)} more than alone."
+        slower = f" In it operators take {format_time(slower_s)} more than alone{of_one(explained.slowest)}."
     if rest is None:
         return f" {_unmeasured(explained)}."
     if rest < -MUCH:

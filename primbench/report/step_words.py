@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from primbench.units import format_time
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -96,3 +98,8 @@ def said(parts: Sequence[StepPart], it: str, *, evenly: bool = False) -> str:
     if evenly and len(names) > 1:
         return f"{', '.join(names[:-1])} and {names[-1]} bound {it} about equally"
     return ", or ".join([f"{names[0]} {WORDS[parts[0]].verb} {it}", *names[1:]])
+
+
+def of_one(slowest: tuple[str, float] | None) -> str:
+    """Which operator has most of a time, after it; "" where none has."""
+    return f", of which {slowest[0]} takes {format_time(slowest[1])}" if slowest else ""

@@ -1,9 +1,8 @@
-"""A step and its parts as they were measured: cases, of one process or several, and steps timed as they ran."""
+"""The parts of a step as they were measured: cases, of one process or several."""
 
 from __future__ import annotations
 
-import itertools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -15,19 +14,12 @@ if TYPE_CHECKING:
 
     from primbench.measurement import Measurement, Samples
     from primbench.results.record import Record
+    from primbench.results.step_timed import Timed
     from primbench.spec.captured import Captured
     from primbench.spec.case import Case
 
 OTHERS, VIEWS, IN_STEP, SLOWER = "other operators", "views", "not measured alone", "slower than alone"
 """Rows of parts that are no primitive's. SLOWER: by how much operators take longer in the step."""
-
-
-LONGER_PROFILED = 1.5
-"""Times as long as others, from which on steps under the profiler tell nothing of these."""
-
-
-HARDLY = 0.02
-"""Share of a step that is next to nothing."""
 
 
 class Part(NamedTuple):
@@ -81,16 +73,22 @@ def part_of(record: Record) -> bytes:
 def measured_part(records: Sequence[Record]) -> Part:
     case = records[0].case
     host_s = median_s(records, lambda found: found.enqueue_s or found.batch_s or found.stream_s)
-    is_view = bool(case.parameters.get("host_only"))
     row = _row_of(case)
     label, calls = case.labels.get("label", case.primitive), int(case.labels.get("count", "1"))
     is_far = any(each.cache != each.case.method.cache for each in records)
-    if is_view and case.on.is_gpu and host_s is not None:  # which computes nothing
+    if host_s is not None and _leaves_gpu_alone(records):
         return Part(row, label, calls, 0.0, host_s, "", disturbances(records), is_far, 0.0)
     device_s, busy_s = (median_s(records, of) for of in (device_time, lambda found: found.busy_s))
     reason = "" if device_s is not None else why_unknown(records)
     found = Part(row, label, calls, device_s, host_s, reason, disturbances(records), is_far, busy_s)
     return _or_in_step(found, case.labels) if reason else found
+
+
+def _leaves_gpu_alone(records: Sequence[Record]) -> bool:
+    """Whether a GPU computes nothing of it: a view, or what is done with a tensor that is on the host."""
+    case, measured = records[0].case, [each.measurement for each in records if each.measurement]
+    launches_nothing = bool(measured) and all(each.nodes_per_call == 0 for each in measured)
+    return case.on.is_gpu and (launches_nothing or bool(case.parameters.get("host_only")))
 
 
 def _row_of(case: Case) -> str:
@@ -160,146 +158,15 @@ def disturbances(records: Iterable[Record]) -> list[str]:
     return list(dict.fromkeys(each for record in records for each in record.disturbed_by))
 
 
-class Timed(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps of a script, timed as they ran while one like them was captured."""
-
-    steps: int
-    """How many there were."""
-    median_s: float
-    interval: tuple[float, float] | None
-    """95 % interval of the median; None for fewer than six."""
-    least_s: float
-    most_s: float
-    waits_s: float
-    """The median of how long the script waited for its data loader."""
-    queues_s: float | None = None
-    """By how much the median is longer since its thread waited for a CPU; None where that is not known."""
-    faults_s: float = 0.0
-    """The median of how long it waited for pages of memory that it was the first to touch, as far as that is known."""
-    ranks_s: list[float] = []
-    """How long collectives were under way in such a step and nothing beside them, by rank; [] of one rank, or where
-    that is not known. Whom all wait for has the least; this step is rank 0's.
+def slowest(timed: Timed | None, parts: Sequence[Part], slower_s: float) -> tuple[str, float] | None:
+    """The operator that has half and more of ``slower_s``, by its calls under the profiler and alone, and how long it
+    takes longer; no other can. One that waits for the GPU may seem to have more than there is.
     """
-    between_s: float | None = None
-    """The median of how long no operator was under way, in Python, modules and autograd; None where it is not known, or
-    steps differ.
-    """
-    between_interval: tuple[float, float] | None = None
-    """95 % interval of it; None of fewer than six steps."""
-    inside_s: float | None = None
-    """The median of how long some operator was, in the same steps; None where it is not known, steps differ, or parts
-    were measured in another place.
-    """
-    between_share: tuple[float, float] | None = None
-    """95 % interval of the share that between_s has of both; None of fewer than six steps, or where inside_s is not
-    known.
-    """
-    blocked_s: float | None = None
-    """The median of how long the host waited for the GPU in the same steps, which is in neither; None where it is not
-    known, and on a CPU.
-    """
-    profiled_s: float | None = None
-    """How long steps under the profiler took, where that is so much longer that they do not tell of the others; None
-    where it is not.
-    """
-    unlike: int = 0
-    """How many of these steps called other modules than the one whose parts were measured, or them other times."""
-    elsewhere: list[str] = []
-    """In what the place where parts were measured is another, in words."""
-
-    @property
-    def left_s(self) -> float:
-        """What the median has for operators and for what lies between them: it, without waits and collectives, of which
-        a host waits for those on its GPU as for other kernels.
-        """
-        collective_s = sum(self.ranks_s[:1]) if self.blocked_s is None else self.blocked_s
-        return max(0.0, self.median_s - self.waits_s - (self.queues_s or 0.0) - collective_s)
-
-    def of_step(self, time_s: float) -> float:
-        """A part of between_s and inside_s, where both take longer than there is for them, as much less as both."""
-        both_s = (self.between_s or 0.0) + (self.inside_s or 0.0)
-        return time_s if self.inside_s is None or both_s <= self.left_s else time_s * self.left_s / both_s
-
-    @property
-    def never_waits(self) -> bool:
-        """Whether the host next to never waits for its GPU, as far as that is known."""
-        if self.blocked_s is None or self.between_s is None or self.inside_s is None:
-            return False
-        return self.blocked_s <= HARDLY * (self.blocked_s + self.between_s + self.inside_s)
-
-    @property
-    def waits_for_rank_s(self) -> float:
-        """How much longer than the rank that all wait for, but no longer than a step: profiled ones told it."""
-        return min(self.ranks_s[0] - min(self.ranks_s), self.median_s) if self.ranks_s else 0.0
-
-
-def slower_s(timed: Timed | None, parts_s: float, *, is_least: bool, may_wait_s: float = 0.0) -> float:
-    """By how much operators take longer in the step than alone, where they take ``parts_s``, beyond new memory.
-
-    is_least: whether more than that is not known of them. may_wait_s: how long the host may wait for its GPU in them,
-    where how long it does is not known.
-    """
-    if timed is None or is_least:
-        return 0.0
-    waits_s = may_wait_s if timed.blocked_s is None else 0.0
-    return max(0.0, timed.of_step(timed.inside_s or 0.0) - parts_s - waits_s - timed.faults_s)
-
-
-def timed(captured: Captured | None, elsewhere: list[str] | None = None) -> Timed | None:
-    """None where no step was timed."""
-    if captured is None or not captured.times_s:
-        return None
-    times_s = captured.times_s
-    ran_s = [time_s - queued_s for time_s, queued_s in zip(times_s, captured.queues_s, strict=False)]
-    median_s = stats.quantile(times_s, 0.5)
-    return Timed(
-        steps=len(times_s),
-        median_s=median_s,
-        interval=stats.median_interval(times_s),
-        least_s=min(times_s),
-        most_s=max(times_s),
-        waits_s=stats.quantile(captured.waits_s, 0.5) if captured.waits_s else 0.0,
-        queues_s=median_s - stats.quantile(ran_s, 0.5) if ran_s else None,
-        faults_s=stats.quantile(captured.faults_s, 0.5) if captured.faults_s else 0.0,
-        ranks_s=captured.exposed_s,
-        unlike=captured.unlike,
-        elsewhere=elsewhere or [],
-        **_between(captured, ran_s or times_s, elsewhere),
-    )
-
-
-def _between(captured: Captured, ran_s: Sequence[float], elsewhere: list[str] | None) -> dict[str, Any]:
-    """What is known of the time in operators and between them."""
-    if not captured.between_s or captured.unlike:
-        return {"between_s": _between_s(captured, ran_s)}
-    between_s, inside_s = stats.quantile(captured.between_s, 0.5), stats.quantile(captured.inside_s, 0.5)
-    blocked_s = stats.quantile(captured.blocked_s, 0.5) if captured.blocked_s else None
-    profiled_s = between_s + inside_s + (blocked_s or 0.0)
-    if profiled_s > LONGER_PROFILED * stats.quantile(ran_s, 0.5):
-        return {"profiled_s": profiled_s}
-    return {
-        "blocked_s": blocked_s,
-        "between_s": between_s,
-        "between_interval": stats.median_interval(captured.between_s),
-        "inside_s": None if elsewhere else inside_s,
-        "between_share": None if elsewhere else stats.median_interval(_shares(captured)),
-    }
-
-
-def _shares(captured: Captured) -> list[float]:
-    """Of each step under the profiler, how much of it passed between operators."""
-    both = zip(captured.between_s, captured.inside_s, strict=False)
-    return [between_s / (between_s + inside_s) for between_s, inside_s in both if between_s + inside_s > 0]
-
-
-def _between_s(captured: Captured, ran_s: Sequence[float]) -> float | None:
-    """Of a file that has no ``between_s``, what is known from below. ran_s: how long each step lasted, without what it
-    waited for a CPU. None where their scatter hides it, too.
-    """
-    if not captured.inside_s or captured.unlike:
-        return None
-    active_s = [each - waited_s for each, waited_s in itertools.zip_longest(ran_s, captured.waits_s, fillvalue=0.0)]
-    known_s = stats.quantile(captured.inside_s, 0.5) + sum(captured.exposed_s[:1])
-    between_s = stats.quantile(active_s, 0.5) - known_s
-    low_s, high_s = stats.median_interval(active_s) or (0.0, 0.0)
-    return None if 0 < between_s < high_s - low_s else max(0.0, between_s)
+    alone_s = dict[str, float]()
+    for part in parts:
+        taken_s = part.calls * (part.host_s or part.device_s or 0.0)
+        alone_s[part.label] = alone_s.get(part.label, 0.0) + taken_s
+    longer = {name: time_s - alone_s.get(name, 0.0) for name, time_s in (timed.operators_s if timed else {}).items()}
+    fitting = {name: time_s for name, time_s in longer.items() if slower_s < 2 * time_s < 3 * slower_s}
+    most = max(fitting, key=lambda name: fitting[name], default=None)
+    return (most, min(fitting[most], slower_s)) if most is not None else None

@@ -6,26 +6,39 @@ import operator
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from primbench.devices import Device
+from primbench.results.step_explained import (
+    FAULTS,
+    LAUNCHES,
+    LOADING,
+    NOT_MEASURED,
+    PYTHON,
+    QUEUING,
+    RANKS,
+    STEP,
+    UNEXPLAINED,
+    Explained,
+    Number,
+    SumRow,
+)
 from primbench.results.step_parts import (
     OTHERS,
     SLOWER,
     Part,
-    Timed,
     by_case,
     device_time,
     disturbances,
     measured_part,
     median_s,
-    slower_s,
+    slowest,
     told_by_step,
     why_unknown,
     without_record,
 )
-from primbench.spec.captured import PARTS, WHOLE, NotCalledAgain
+from primbench.results.step_timed import Timed, slower_s
+from primbench.spec.captured import PARTS, WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -33,107 +46,6 @@ if TYPE_CHECKING:
     from primbench.measurement import Measurement, Samples
     from primbench.results.record import Record
     from primbench.spec.captured import Captured
-
-STEP = "the step"
-ROUNDING = 1e-9  # of a step, which sums of numbers are out by
-LAUNCHES, PYTHON, LOADING, RANKS, QUEUING, FAULTS, NOT_MEASURED, UNEXPLAINED = (
-    "launches", "Python and autograd", "data loader", "waiting for a rank", "waiting for a CPU", "new memory",
-    "not measured", "unexplained",
-)  # fmt: skip
-"""Rows of what is no part."""
-
-
-class Number(msgspec.Struct, frozen=True, kw_only=True):
-    """A number of the step, and what its parts come to."""
-
-    name: str
-    """Which number: device, host or step; busy instead of device where kernels were logged."""
-    parts_s: float | None
-    """What the parts come to; None where none of them was measured, or computes."""
-    step_s: float | None
-    """What was measured of the step, in seconds."""
-    missing: str | None = None
-    """Why ``step_s`` is None."""
-    is_least: bool = False
-    """Whether parts are missing in the sum, so that all come to no less."""
-
-    @property
-    def ratio(self) -> float | None:
-        """Of the parts to the step."""
-        return self.parts_s / self.step_s if self.parts_s is not None and self.step_s else None
-
-
-class SumRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What one kind of parts takes of a step."""
-
-    name: str
-    seconds: float | None
-    """Seconds of the step's time, below 0 where parts take longer than what is left of it; None where that is not
-    known.
-    """
-    calls: int = 0
-    """How many calls it is of."""
-
-
-class Explained(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the time of a step goes."""
-
-    device: str
-    """Device of its cases."""
-    numbers: list[Number]
-    rows: list[SumRow]
-    """Rows that add up to the step's time, or where that is unknown, to what the parts take; the largest first, then
-    launches, Python and autograd, the data loader, waiting for a CPU, what was not measured and what is unexplained,
-    which nobody knows beside that. Launches are what parts take longer to launch than to compute. Python and autograd
-    is what the host does between its calls, the optimizer's own code among it, while a GPU waits: by how much it takes
-    longer for the step than for them, and of a script how long its own steps were outside operators.
-    """
-    calls: int
-    others: dict[str, float] = {}
-    """Seconds of other operators, by name, the largest first."""
-    in_step: list[NotCalledAgain] = []
-    """Operators that could not be measured by themselves, the largest first: what they took in the captured step."""
-    unmeasured: dict[str, int] = {}
-    """Calls of parts that were not measured, by name and reason."""
-    disturbed_s: float = 0.0
-    """Seconds of what parts take, in calls that something disturbed."""
-    disturbances: dict[str, list[str]] = {}
-    """What disturbed it, of the step and of the part that takes most of it."""
-    timed: Timed | None = None
-    """What the step's time is of, where it was not measured as a case."""
-    compiled: int = 0
-    """Graphs of operators that torch had compiled, whose operators the parts are."""
-    cuda_graphs: int = 0
-    """CUDA graphs that the step replayed, whose operators are no parts."""
-    far: int = 0
-    """Calls that were measured with a cold cache, since the step touches more than it holds from one use of their data
-    to the next.
-    """
-
-    @property
-    def step_s(self) -> float | None:
-        return self.numbers[-1].step_s
-
-    @property
-    def known_s(self) -> float:
-        """What the step takes, or where that is not known, what its parts come to; 0 where neither is."""
-        return self.step_s or self.numbers[-1].parts_s or 0.0
-
-    def seconds(self, name: str) -> float:
-        """Of the row of that name; 0 where there is none."""
-        return sum(row.seconds or 0.0 for row in self.rows if row.name == name)
-
-    @property
-    def rest_s(self) -> float | None:
-        """What is left of the step: unexplained, or taken by what was not measured."""
-        if self.step_s is None:
-            return None
-        rest_s = self.step_s - sum(row.seconds or 0.0 for row in self.rows if row.name != UNEXPLAINED)
-        return rest_s if abs(rest_s) > ROUNDING * self.step_s else 0.0
-
-    @property
-    def unexplained_fraction(self) -> float | None:
-        return self.rest_s / self.step_s if self.rest_s is not None and self.step_s and not self.unmeasured else None
 
 
 def totals(records: Iterable[Record]) -> dict[str, Explained]:
@@ -152,18 +64,20 @@ def explained(
     steps: as they ran, where no case is the whole. parts: the set that they are. captured: what its suite
     says of it. None where there are no parts.
     """
-    found = list(records)
-    calls = [measured_part(each) for each in by_case(found, parts)]
+    several = list(records)
+    calls = [measured_part(each) for each in by_case(several, parts)]
     if not calls:
         return None
     calls += without_record(calls, captured)
-    device = found[0].case.device
-    whole = next(iter(by_case(found, WHOLE)), [])
+    device = several[0].case.device
+    whole = next(iter(by_case(several, WHOLE)), [])
     timed = None if whole else steps
     numbers, rows = (_on_gpu if Device.parse(device).is_gpu else _on_cpu)(calls, whole, timed)
     unseen = {"compiled": captured.compiled, "cuda_graphs": captured.cuda_graphs} if captured else {}
     far = sum(part.calls for part in calls if part.is_far)
-    return replace(_explained(device, calls, whole, numbers, rows), timed=timed, far=far, **unseen)
+    found = _explained(device, calls, whole, numbers, rows)
+    longer = slowest(timed, calls, found.seconds(SLOWER))
+    return replace(found, slowest=longer, timed=timed, far=far, **unseen)
 
 
 def _explained(
@@ -263,8 +177,9 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     all_host_s = _all_host_s(parts, whole_host_s, timed)
     step_s = timed.median_s if timed else median_s(whole, lambda found: found.stream_s)
     longer_s = max(device_s, host_s)
-    on_device = _on_device(parts, whole, is_least=_lacks(parts, _device_s))
-    on_host = _number("host", host_s, whole_host_s, whole, is_least=_lacks(parts, _host_s))
+    on_device = _on_device(parts, whole, timed, is_least=_lacks(parts, _device_s))
+    of_host_s = _script_host_s(timed) if timed else whole_host_s
+    on_host = _number("host", host_s, of_host_s, whole, is_least=_lacks(parts, _host_s))
     both = _number("step", longer_s, step_s, whole, is_least=_lacks(parts, _device_s) or on_host.is_least)
     numbers = [on_device, on_host, both]
     calls = sum(part.calls for part in parts if not part.reason)
@@ -287,20 +202,31 @@ def _at_work(found: Measurement) -> Samples | None:
     return found.device_s if found.has_concurrent_kernels and found.device_s else found.busy_s or found.device_s
 
 
-def _on_device(parts: Sequence[Part], whole: Sequence[Record], *, is_least: bool) -> Number:
-    """Kernels beside kernels where all were traced; else graphs beside a graph, with the gaps in between."""
+def _on_device(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None, *, is_least: bool) -> Number:
+    """Kernels beside kernels where all were traced; else graphs beside a graph, with the gaps in between, or beside the
+    kernels of a script's step.
+    """
     busy_s = median_s(whole, lambda found: found.busy_s)
     if busy_s is not None and not _lacks(parts, _busy_s):
         return _number("busy", _total(parts, _busy_s), busy_s, whole, is_least=False)
-    step_s = median_s(whole, lambda found: found.device_s or found.busy_s)
+    step_s = timed.on_gpu_s if timed else median_s(whole, lambda found: found.device_s or found.busy_s)
     return _number("device", _total(parts, _device_s), step_s, whole, is_least=is_least)
 
 
 def _all_host_s(parts: Sequence[Part], whole_host_s: float | None, timed: Timed | None) -> float | None:
-    """Of the step; of a script's, its calls that were measured and what lies between all of them."""
+    """Of the step; of a script's, its calls that were measured and what lies between all of them, or where that is not
+    known, all that its host does.
+    """
     if timed is None:
         return None if _lacks(parts, _host_s) else whole_host_s
-    return None if timed.between_s is None else _total(parts, _host_s) + timed.between_s
+    if timed.between_s is None:
+        return None if _lacks(parts, _host_s) else _script_host_s(timed)
+    return _total(parts, _host_s) + timed.between_s
+
+
+def _script_host_s(timed: Timed) -> float | None:
+    """What its host has to do in a step, waits for data and for a CPU apart."""
+    return None if timed.host_s is None else timed.left_s
 
 
 def _idle(step_s: float, device_s: float, host_s: float, whole_host_s: float | None) -> tuple[float, float | None]:

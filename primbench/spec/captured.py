@@ -39,12 +39,13 @@ class NotCalledAgain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """What all of them took in the captured step, timed once while it was recorded; None is not known."""
 
 
+_TIMES = ("times_s", "waits_s", "queues_s", "faults_s", "inside_s", "between_s", "exposed_s", "host_s", "on_gpu_s")
 _ONE_FOR_EACH = {
     "waits_s": "times_s",
     "queues_s": "times_s",
     "faults_s": "times_s",
     "between_s": "inside_s",
-    "blocked_s": "inside_s",
+    "on_gpu_s": "host_s",
 }
 
 
@@ -83,9 +84,15 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How long of such a step collectives were under way and nothing beside them, in seconds, by rank; rank 0's step is
     this one. [] is not known.
     """
-    blocked_s: list[float] = []
-    """How long in each step of ``inside_s`` the host waited for the GPU or for room to launch, in seconds, which is in
-    neither ``inside_s`` nor ``between_s``. [] is not known: then it is in them.
+    host_s: list[float] = []
+    """How long the host had to do in each of still further steps of a GPU, in seconds: without what it waited for that
+    or for room to launch, which is in neither ``inside_s`` nor ``between_s`` then. [] is not known: it is in them.
+    """
+    on_gpu_s: list[float] = []
+    """How long in each step of ``host_s`` a GPU ran what the step launched, in seconds. [] is not known."""
+    operators_s: dict[str, float] = {}
+    """How long all calls of an operator took in a step of ``inside_s``, in seconds, by its name, those that take most:
+    medians, in which there is what they waited for the GPU, and the time of the profiler.
     """
     unlike: Annotated[int, msgspec.Meta(ge=0)] = 0
     """How many steps of ``times_s`` called other modules than the captured one, or them other times."""
@@ -100,8 +107,9 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Raises ValueError, which makes a suite that is not so be refused."""
         if not all(each > 0 for each in self.times_s):
             raise ValueError("times_s: finite numbers above 0")
-        for name in ("times_s", "waits_s", "queues_s", "faults_s", "inside_s", "between_s", "exposed_s", "blocked_s"):
-            if not all(0 <= each < math.inf for each in getattr(self, name)):
+        for name in (*_TIMES, "operators_s"):
+            found = getattr(self, name)
+            if not all(0 <= each < math.inf for each in (found.values() if isinstance(found, dict) else found)):
                 raise ValueError(f"{name}: finite numbers of at least 0")
         for name, of in _ONE_FOR_EACH.items():
             if len(getattr(self, name)) not in (0, len(getattr(self, of))):

@@ -68,15 +68,18 @@ def device_sampler(
     copies: the calls, and the same on other memory, which graphs take one after the other.
     """
     calls = copies[0]
-    if calls.waits or calls.launches_nothing:
-        missing |= dict.fromkeys(("nodes_per_call", "device_s"), calls.waits or NOTHING)
+    if calls.launches_nothing:
+        missing["device_s"] = NOTHING
+        return None
+    if calls.waits:
+        missing |= dict.fromkeys(("nodes_per_call", "device_s"), calls.waits)
         return None
     if calls.stream_only:
         return _without_graph(backend, calls, call_s, pace, missing, why="its time is taken on a stream")
     try:
         graph, count = _graph(backend, calls, call_s, pace)
         if calls.launches_nothing:  # as its graph is empty
-            missing |= dict.fromkeys(("nodes_per_call", "device_s"), NOTHING)
+            missing["device_s"] = NOTHING
             return None
         copied = _captured_all(backend, copies[1 : MAX_COPIED_CALLS // count], count, pace)
         graphs = [graph, *copied]

@@ -137,7 +137,7 @@ class GpuTimer:
         )
         if calls.launches_nothing:
             enqueue_s = _enqueue(backend, calls, ENQUEUE_CALLS, rule_of("enqueue_s"), pace)
-            return replace(timed, enqueue_s=enqueue_s, enqueue_single_s=single_s)
+            return replace(timed, nodes_per_call=0.0, enqueue_s=enqueue_s, enqueue_single_s=single_s)
         if device is None or device_s is None:
             waits = dict.fromkeys(("enqueue_s", "enqueue_single_s"), self._missing["device_s"])
             return replace(timed, missing=self._missing | waits)

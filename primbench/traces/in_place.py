@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from primbench.report.step_words import StepPart
     from primbench.results.record import Record
-    from primbench.results.step_sums import Explained
+    from primbench.results.step_explained import Explained
     from primbench.traces.kineto import HostCall, OnGpu, TraceFile
     from primbench.traces.told import StepBound
 

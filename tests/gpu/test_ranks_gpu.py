@@ -49,4 +49,4 @@ def test_the_rank_that_sleeps_is_as_long_in_collectives_as_they_take_and_the_oth
     assert said is not None
     waiting_s, sleeping_s = said.exposed_s
     assert waiting_s > 0.03 > sleeping_s
-    assert len(said.blocked_s) == len(said.inside_s) > 0
+    assert len(said.host_s) == len(said.on_gpu_s) == len(said.inside_s) > 0

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from primbench.report.document import Column, Figure, Table
 from primbench.report.svg_plot import Axis, add_bar, add_rule, add_ticks_below, add_words, picture, time_ticks
-from primbench.results.step_sums import LAUNCHES, PYTHON, UNEXPLAINED
+from primbench.results.step_explained import LAUNCHES, PYTHON, UNEXPLAINED
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from xml.etree.ElementTree import Element
 
-    from primbench.results.step_sums import Explained, SumRow
+    from primbench.results.step_explained import Explained, SumRow
 
 LOOKS = {LAUNCHES: "s1", PYTHON: "s3", UNEXPLAINED: "s4"}
 ROW, LINE = 36, 15  # pixels down

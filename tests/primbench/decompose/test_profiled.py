@@ -2,113 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 import pytest
 
 from primbench.backends import missing
-from primbench.decompose import profiled
+from primbench.decompose import on_gpu, profiled, spans
 
 pytestmark = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
 MS = 1_000_000
-GPU, HOST = "CUDA", "CPU"
+GPU, HOST = 0, None
 
 
-class Event(NamedTuple):
-    """As torch's profiler has them. A stand-in."""
+def event(gpu: int | None, name: str, at_ms: float, lasts_ms: float, number: int = 0, thread: int = 1) -> spans.Noted:
+    begun = int(at_ms * MS)
+    return spans.Noted(begun, begun + int(lasts_ms * MS), name, thread, gpu, number)
 
-    where: str
-    of: str
-    at_ms: float
-    lasts_ms: float
-    number: int = 0
-    thread: int = 1
-    gpu: int = 0
-    is_mark: bool = False
 
-    def name(self) -> str:
-        return self.of
+def mark(at_ms: float) -> spans.Noted:
+    """Where a step ends."""
+    return event(HOST, on_gpu.MARK, at_ms, 0.01)
 
-    def start_ns(self) -> int:
-        return int(self.at_ms * MS)
 
-    def duration_ns(self) -> int:
-        return int(self.lasts_ms * MS)
-
-    def start_thread_id(self) -> int:
-        return self.thread
-
-    def device_index(self) -> int:
-        return self.gpu
-
-    def is_user_annotation(self) -> bool:
-        return self.is_mark
-
-    def correlation_id(self) -> int:
-        return self.number
-
-    def device_type(self) -> Any:
-        from torch.autograd import DeviceType
-
-        return getattr(DeviceType, self.where)
+def of_gpu(*events: spans.Noted, launch_ms: float = 0.0) -> on_gpu.GpuSteps:
+    """What two steps of 10 ms tell, whose clock is half a millisecond behind."""
+    ends_ns = [each * MS // 2 for each in (1, 21, 41)]
+    return on_gpu.gpu_steps([*events, mark(0), mark(10), mark(20)], ends_ns, launch_s=launch_ms * 1e-3)
 
 
 @pytest.fixture
-def apart(monkeypatch: pytest.MonkeyPatch) -> Callable[..., profiled.ProfiledSteps]:
-    """What two steps of 10 ms tell by these events, whose collectives are this rank's own."""
-    monkeypatch.setattr(profiled, "of_ranks", lambda exposed_s: [*exposed_s])
+def of_host(monkeypatch: pytest.MonkeyPatch) -> Callable[..., profiled._HostSteps]:
+    """What two steps of 10 ms tell, for whose events the profiler took no time."""
     monkeypatch.setattr(profiled, "_event_s", lambda: 0.0)
 
-    def told(*events: Event) -> profiled.ProfiledSteps:
-        return profiled._apart(*profiled._spans(events), [(0, 10 * MS), (10 * MS, 20 * MS)], [1.0, 1.0])
+    def told(*events: spans.Noted, names: Collection[str] = ()) -> profiled._HostSteps:
+        return profiled._apart(events, [(0, 10 * MS), (10 * MS, 20 * MS)], [1.0, 1.0], names)
 
     return told
 
 
-def test_collectives_on_a_gpu_and_the_hosts_waits_for_it_are_told_apart(
-    apart: Callable[..., profiled.ProfiledSteps],
-) -> None:
+def in_ms(times_s: Iterable[float]) -> Any:
+    return pytest.approx([1e3 * each for each in times_s])
+
+
+def test_what_a_gpu_runs_and_how_long_the_host_waits_for_it_is_told_of_each_step() -> None:
     """What the first step launches runs while the second one is under way, and counts to the first: 8 ms of a
-    collective, 3 ms of them beside a product. Its wait of 4 ms lies within an operator.
+    collective, 3 ms of them beside a product, which takes 5 ms.
     """
-    told = apart(
-        Event(HOST, "aten::mm", 0, 2, number=7), Event(HOST, "cudaLaunchKernel", 1, 0.01, number=1),
-        Event(HOST, "c10d::allreduce_", 2, 1), Event(HOST, "nccl:all_reduce", 2, 1, is_mark=True),
-        Event(HOST, "cudaLaunchKernelExC", 2.5, 0.01, number=7), Event(HOST, "aten::item", 4, 5),
-        Event(HOST, "cudaStreamSynchronize", 5, 4), Event(HOST, "aten::add", 11, 2),
-        Event(HOST, "cudaLaunchKernel", 12, 0.6, number=3),  # there was no room for it
-        Event(GPU, "void at::native::gemm", 10, 5, number=1), Event(GPU, "nccl:all_reduce", 12, 8, is_mark=True),
-        Event(GPU, "ncclDevKernel_AllReduce_Sum_f32", 12, 8, number=7), Event(GPU, "at::add", 20, 1, number=3),
+    told = of_gpu(
+        event(HOST, "cudaLaunchKernel", 1, 0.01, number=1), event(HOST, "cudaLaunchKernelExC", 2.5, 0.01, number=7),
+        event(HOST, "cudaStreamSynchronize", 5, 4), event(HOST, "cudaDeviceSynchronize", 9, 0.5),
+        event(HOST, "cudaLaunchKernel", 12, 0.6, number=3),  # there was no room for it
+        event(HOST, "INVALID", 13, 7), event(GPU, "void at::native::gemm", 10, 5, number=1),
+        event(GPU, "ncclDevKernel_AllReduce_Sum_f32", 12, 8, number=7), event(GPU, "at::add", 20, 1, number=3),
+        launch_ms=0.25,
     )  # fmt: skip
-    assert pytest.approx([2 + 1 + 1, 1.4]) == [1e3 * each for each in told.inside_s]
-    assert pytest.approx([10 - 3 - 5, 8]) == [1e3 * each for each in told.between_s]
-    assert pytest.approx([5, 0]) == [1e3 * each for each in told.exposed_s]
-    assert pytest.approx([4, 0.6]) == [1e3 * each for each in told.blocked_s]
+    assert in_ms(told.host_s) == [10 - 4.5 - 2 * 0.25, 10 - 0.6 - 0.25]
+    assert in_ms(told.on_gpu_s) == [10, 1]
+    assert in_ms(told.exposed_s) == [5, 0]
+    assert in_ms(told.blocked_s) == [4.5, 0.6]
+    assert in_ms(told.between_s) == [0.5, 0]
 
 
-def test_what_is_beside_a_collective_hides_it_by_its_gpu_and_not_by_its_name(
-    apart: Callable[..., profiled.ProfiledSteps],
-) -> None:
-    """torch.compile notes a kernel on the host by the kernel's own name; another GPU's hides nothing."""
-    launch, ring = Event(HOST, "cudaLaunchKernel", 1, 0.01, number=1), "ncclDevKernel_AllReduce"
-    collective = Event(GPU, ring, 2, 6, number=1)
-    for name, gpu, exposed_ms in (("triton_poi_add_0", 0, 2), ("triton_poi_add_0", 1, 6)):
-        noted, beside = Event(HOST, name, 1, 0.1), Event(GPU, name, 2, 4, gpu=gpu)
-        assert pytest.approx([exposed_ms, 0]) == [
-            1e3 * each for each in apart(launch, noted, collective, beside).exposed_s
-        ]
+def test_what_is_beside_a_collective_hides_it_on_its_own_gpu() -> None:
+    launch, ring = event(HOST, "cudaLaunchKernel", 1, 0.01, number=1), "ncclDevKernel_AllReduce"
+    collective = event(GPU, ring, 2, 6, number=1)
+    for gpu, exposed_ms in ((0, 2), (1, 6)):
+        beside = event(gpu, "triton_poi_add_0", 2, 4)
+        assert in_ms(of_gpu(launch, collective, beside).exposed_s) == [exposed_ms, 0]
 
 
-def test_collectives_on_the_host_count_beside_a_gpu_and_waits_of_a_thread_that_launches_nothing_do_not(
-    apart: Callable[..., profiled.ProfiledSteps],
-) -> None:
-    told = apart(
-        Event(HOST, "aten::mm", 0, 5), Event(HOST, "cudaLaunchKernel", 1, 0.01, number=1),
-        Event(GPU, "gemm", 1, 1, number=1), Event(HOST, "gloo:all_reduce", 5, 3, is_mark=True),
-        Event(HOST, "cudaMemcpyAsync", 0, 0.2, thread=2), Event(HOST, "cudaStreamSynchronize", 0.5, 8, thread=2),
-        Event(HOST, "cudaMalloc", 8.5, 1),
+def test_a_thread_that_launches_nothing_holds_up_no_step() -> None:
+    told = of_gpu(
+        event(HOST, "cudaLaunchKernel", 1, 0.01, number=1), event(GPU, "gemm", 1, 1, number=1),
+        event(HOST, "cudaMemcpyAsync", 0, 0.2, thread=2), event(HOST, "cudaStreamSynchronize", 0.5, 8, thread=2),
+        event(HOST, "cudaMalloc", 8.5, 1),
     )  # fmt: skip
-    assert pytest.approx([3, 0]) == [1e3 * each for each in told.exposed_s]
-    assert pytest.approx([5, 0]) == [1e3 * each for each in told.inside_s]
-    assert [0, 0] == told.blocked_s
+    assert told.blocked_s == [0, 0]
+
+
+def test_a_script_that_makes_the_call_of_a_mark_itself_is_told_by_the_clock() -> None:
+    assert in_ms(of_gpu(mark(4), mark(14)).host_s) == [10, 10]
+
+
+def test_a_log_without_marks_tells_nothing() -> None:
+    """As of a driver whose calls have other names."""
+    assert on_gpu.GpuSteps([], [], [], [], []) == on_gpu.gpu_steps([event(GPU, "gemm", 1, 1, number=1)], [0, 10 * MS])
+
+
+def test_collectives_on_the_host_are_in_no_operator(of_host: Callable[..., profiled._HostSteps]) -> None:
+    told = of_host(event(HOST, "aten::mm", 0, 5), event(HOST, "gloo:all_reduce", 4, 4))
+    assert in_ms(told.exposed_s) == [3, 0]
+    assert in_ms(told.inside_s) == [5, 0]
+    assert in_ms(told.between_s) == [2, 10]
+    assert in_ms(told.others_s) == [3, 0]
+
+
+def test_operators_are_told_by_name_and_what_they_call_is_theirs(of_host: Callable[..., profiled._HostSteps]) -> None:
+    """Of two steps alike; aten::linear is none of what a step calls."""
+    events = [
+        event(HOST, name, at_ms + step_ms, lasts_ms, thread=thread)
+        for step_ms in (0, 10)
+        for name, at_ms, lasts_ms, thread in (
+            ("aten::linear", 0, 4, 1), ("aten::addmm", 1, 3, 1), ("aten::copy_", 2, 1, 1), ("aten::copy_", 5, 0.5, 1),
+            ("aten::copy_", 2, 1, 2), ("aten::relu", 7, 0.01, 1), ("aten::mul", 8, 1, 1),
+        )
+    ]  # fmt: skip
+    told = of_host(*events, names={"aten::addmm", "aten::copy_", "aten::relu"}).operators_s
+    assert {"addmm": 3e-3, "copy_": 1.5e-3} == pytest.approx(told)
+    assert ["addmm", "copy_"] == [*told]
+
+
+def test_waits_for_the_gpu_are_taken_from_where_the_host_made_them() -> None:
+    """Of 10 ms under the profiler the host has 6 ms to do, by other steps, in which it waits for 4 ms, 1 ms of it
+    outside operators. Where they take no more than it has to do, nothing is taken.
+    """
+    host = profiled._HostSteps([5e-3] * 2, [4e-3] * 2, [1e-3] * 2, [], {})
+    gpu = on_gpu.GpuSteps([6e-3] * 2, [9e-3] * 2, [0.0] * 2, [4e-3] * 2, [1e-3] * 2)
+    told = profiled._both(host, gpu)
+    assert in_ms(told.inside_s) == [2, 2]
+    assert in_ms(told.between_s) == [3, 3]
+    assert in_ms(told.host_s) == [6, 6]
+    assert in_ms(told.on_gpu_s) == [9, 9]
+    as_they_are = profiled._both(host, gpu._replace(host_s=[10e-3] * 2))
+    assert in_ms(as_they_are.inside_s) == [5, 5]
+    assert in_ms(as_they_are.between_s) == [4, 4]
+    of_cpu = profiled._both(host, on_gpu.GpuSteps())
+    assert ([], []) == (of_cpu.host_s, of_cpu.on_gpu_s)

@@ -17,7 +17,8 @@ import pytest
 import primbench.suites as suites
 from primbench.backends import missing, threads
 from primbench.cli.capture import _counts
-from primbench.decompose.profiled import STEPS, _lengths
+from primbench.decompose.profiled import STEPS
+from primbench.decompose.spans import lengths
 from primbench.decompose.written import CapturedStep, suite_of
 from primbench.errors import PrimbenchError
 
@@ -88,16 +89,20 @@ def test_a_step_lies_between_two_of_the_optimizer(tmp_path: Path) -> None:
     assert (1, 1) == (counts["addmm", "forward"], counts["mm", "backward"])
     assert "optimizer" in {phase for _, phase in counts}
     assert 5 == len(step.laps)  # of steps 2 to 4, the first one makes what is made once; and of 6 and 7
-    assert STEPS == len(step.inside_s)
-    assert STEPS == len(step.between_s)
-    assert all(each > 0 for each in (*step.inside_s, *step.between_s))
+    told = step.profiled
+    assert told is not None
+    assert STEPS == len(told.inside_s)
+    assert STEPS == len(told.between_s)
+    assert all(each > 0 for each in (*told.inside_s, *told.between_s))
+    assert "exp" in told.operators_s
+    assert all(each > 0 for each in told.operators_s.values())
     assert step.threads == threads()["torch"]
     assert step.of.startswith("step 5 of own.py 100, between the ends of two SGD.step()")
 
 
 def test_operators_that_nest_or_lie_beside_each_other_count_once() -> None:
     spans = [(-10, 5), (10, 30), (15, 20), (25, 40), (60, 90), (110, 120)]
-    assert [5, 20, 10, 20] == [*_lengths(spans, 0, 80)]
+    assert [5, 20, 10, 20] == [*lengths(spans, 0, 80)]
 
 
 def test_an_optimizer_made_later_takes_the_place_of_the_first_one_and_others_beside_it_end_no_step(

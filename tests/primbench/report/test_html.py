@@ -26,7 +26,7 @@ from primbench.report.measured import page as measured_page
 from primbench.report.svg_plot import HOTTEST
 from primbench.results.file import Results, encode, read
 from primbench.results.record import Record
-from primbench.results.step_sums import Explained, Number, SumRow
+from primbench.results.step_explained import Explained, Number, SumRow
 from primbench.spec.case import Case
 from primbench.spec.placement import Placement
 

@@ -16,8 +16,7 @@ from primbench.measurement.readings import HostReading
 from primbench.report import explained as words
 from primbench.report.step_bound import answer, is_told, ways_of
 from primbench.results.record import Record
-from primbench.results.step_parts import IN_STEP, OTHERS, SLOWER, timed
-from primbench.results.step_sums import (
+from primbench.results.step_explained import (
     FAULTS,
     LAUNCHES,
     LOADING,
@@ -26,8 +25,10 @@ from primbench.results.step_sums import (
     QUEUING,
     RANKS,
     UNEXPLAINED,
-    explained,
 )
+from primbench.results.step_parts import IN_STEP, OTHERS, SLOWER
+from primbench.results.step_sums import explained
+from primbench.results.step_timed import timed
 from primbench.spec.captured import Captured, NotCalledAgain
 from primbench.spec.case import Case
 
@@ -438,8 +439,8 @@ def test_the_rank_that_all_wait_for_is_named_and_the_wait_is_a_row() -> None:
 def test_what_the_host_waits_for_its_gpu_is_told_apart_in_steps_of_several_ranks() -> None:
     """Of 10 ms operators take 3 ms, alone 1 ms, and the host waits 5 ms, as its GPU waits for another rank's."""
     known: dict[str, Any] = {"inside_s": [3e-3] * 6, "between_s": [1e-3] * 6, "exposed_s": [6e-3, 1e-3]}
-    for blocked_s, slower_s in (([5e-3] * 6, 2e-3), ([], 0.0)):  # not known: it may have waited as long as 2 ms
-        step = Captured(step="a step", times_s=[10e-3] * 6, blocked_s=blocked_s, **known)
+    for host_s, slower_s in (([5e-3] * 6, 2e-3), ([], 0.0)):  # not known: it may have waited as long as 2 ms
+        step = Captured(step="a step", times_s=[10e-3] * 6, host_s=host_s, **known)
         found = explained([record("gemm", 1, on_gpu(1e-3, 2e-3))], timed(step), captured=step)
         assert found is not None
         assert [2e-3, 5e-3, slower_s] == [round(found.seconds(name), 9) for name in ("gemm", RANKS, SLOWER)]
@@ -450,20 +451,65 @@ def test_what_the_host_waits_for_its_gpu_is_told_apart_in_steps_of_several_ranks
 def test_a_host_that_never_waits_for_its_gpu_bounds_the_step_however_long_that_computes() -> None:
     """The GPU computes 6 of 10 ms, all of them while the host goes on, or while it waits."""
     known: dict[str, Any] = {"between_s": [4e-3] * 6, "exposed_s": [1e-3, 1e-3]}
-    for inside_s, blocked_s, said in (
+    for inside_s, host_s, said in (
         (
             6e-3,
-            0.0,
+            10e-3,
             "The host's operators and launches bound this step: the GPU computes 6.00 ms of 10.0 ms, and waits",
         ),
         (1e-3, 5e-3, "The GPU's kernels bound this step: the GPU computes 6.00 ms of 10.0 ms"),
     ):
-        steps = Captured(
-            step="a step", times_s=[10e-3] * 6, inside_s=[inside_s] * 6, blocked_s=[blocked_s] * 6, **known
-        )
+        steps = Captured(step="a step", times_s=[10e-3] * 6, inside_s=[inside_s] * 6, host_s=[host_s] * 6, **known)
         found = explained([record("gemm", 1, on_gpu(1e-3, 6e-3))], timed(steps), captured=steps)
         assert found is not None
         assert answer([("A", found)]).startswith(said)
+
+
+def test_a_host_is_known_to_be_the_bound_where_the_profiler_takes_too_long_to_tell_its_time_apart() -> None:
+    """Of 11 ms the GPU computes 8 ms, of which the host knows nothing; under the profiler a step takes 18 ms."""
+    steps = Captured(
+        step="a step", times_s=[11e-3] * 6, inside_s=[12e-3] * 6, between_s=[6e-3] * 6, host_s=[11.2e-3] * 6,
+        on_gpu_s=[8e-3] * 6,
+    )  # fmt: skip
+    found = explained([record("gemm", 1, on_gpu(5e-3, 8.2e-3))], timed(steps), captured=steps)
+    assert found is not None
+    device, host, _ = found.numbers
+    assert (8e-3, 11e-3) == (device.step_s, host.step_s)
+    assert [2.8e-3, 0.0] == [round(found.seconds(name), 9) for name in (PYTHON, UNEXPLAINED)]
+    said = answer([("A", found)])
+    assert said.startswith("Python between operators bounds this step: the GPU computes 8.20 ms of 11.0 ms, and waits")
+    waits = replace(steps, host_s=[6e-3] * 6)
+    found = explained([record("gemm", 1, on_gpu(5e-3, 8.2e-3))], timed(waits), captured=waits)
+    assert found is not None
+    assert 6e-3 == pytest.approx(found.numbers[1].step_s)
+    assert answer([("A", found)]).startswith("The GPU's kernels bound this step")
+
+
+def test_the_operator_that_takes_longer_than_alone_is_named_where_one_has_most_of_that() -> None:
+    """Of 60 ms one takes 50 ms, or two 20 ms each."""
+    steps = Captured(
+        step="a step", times_s=[60e-3] * 6, inside_s=[55e-3] * 6, between_s=[5e-3] * 6, host_s=[60e-3] * 6,
+        on_gpu_s=[1e-3] * 6, operators_s={"relu": 50e-3, "add": 4e-3},
+    )  # fmt: skip
+    parts = [record("gemm", 1, on_gpu(1e-3, 0.5e-3))]
+    found = explained(parts, timed(steps), captured=steps)
+    assert found is not None
+    assert "In it operators take 54.0 ms more than alone, of which relu takes 49.0 ms." in answer([("A", found)])
+    alike = replace(steps, operators_s={"relu": 20e-3, "add": 20e-3})
+    found = explained(parts, timed(alike), captured=alike)
+    assert found is not None
+    assert "In it operators take 54.0 ms more than alone." in answer([("A", found)])
+    assert found.slowest is None
+
+
+def test_what_launches_nothing_is_the_hosts() -> None:
+    """Of a tensor on the host: its period is no time of the GPU."""
+    of_host = Measurement(stream_s=samples(2e-6), enqueue_s=samples(1e-6), nodes_per_call=0.0)
+    found = explained([record("gemm", 1, on_gpu(1e-3, 6e-3)), record("elementwise", 100, of_host)])
+    assert found is not None
+    device, host, _ = found.numbers
+    assert device.parts_s == 6e-3
+    assert host.parts_s == pytest.approx(1.1e-3)
 
 
 def test_memory_that_is_touched_first_is_a_row() -> None:

@@ -1,0 +1,61 @@
+"""What torch's profiler notes, as spans of time in nanoseconds, which may nest or overlap, and how long of a step they
+last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+class Noted(NamedTuple):
+    """Something that ran on the host, or on a GPU."""
+
+    start: int
+    end: int
+    name: str
+    thread: int
+    gpu: int | None
+    """Its number; None on the host."""
+    number: int
+    """By which a call of the driver and what it launched are told to belong together."""
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.start, self.end
+
+
+def noted(events: Iterable[Any]) -> list[Noted]:
+    """events: as the profiler has them, which live no longer than it."""
+    from torch.autograd import DeviceType
+
+    return [
+        Noted(
+            start := each.start_ns(),
+            start + each.duration_ns(),
+            each.name(),
+            each.start_thread_id(),
+            None if each.device_type() == DeviceType.CPU else each.device_index(),
+            each.correlation_id(),
+        )
+        for each in events
+    ]
+
+
+def lasting_s(spans: Iterable[tuple[int, int]], steps: Iterable[tuple[int, int]]) -> list[float]:
+    """How long of each step some of them lasted, in seconds."""
+    ordered = sorted(spans)
+    return [1e-9 * sum(lengths(ordered, *step)) for step in steps]
+
+
+def lengths(spans: Iterable[tuple[int, int]], begun: int, ended: int) -> Iterator[int]:
+    """Of what spans, in their order, cover together between two moments: they nest, and several threads have some."""
+    covered = begun
+    for start, end in spans:
+        if start >= ended:
+            break
+        if end > covered:
+            yield min(end, ended) - max(start, covered)
+            covered = min(end, ended)
