@@ -73,7 +73,7 @@ def _launches(case: CaseComparison, arm: ArmComparison, seen: Seen) -> Iterator[
     """What dearer launches make of a call with so many kernels, against what it was seen to take longer."""
     kernels, cost = seen.medians(_kernels), _cost_of_launch(case, arm)
     grown = _explaining("call", case.estimates)
-    if kernels is None or not any(kernels) or cost is None or grown is None:
+    if kernels is None or not kernels[1] or cost is None or grown is None:
         return
     if problem_of(case.case.primitive).work == "launch":
         return

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.decompose.faults import faults_so_far
-from primbench.decompose.profiled import seen_by_profiler
+from primbench.decompose.on_host import seen_by_profiler
 from primbench.timing.host_counters import queued_s as queued_s_so_far
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import sys
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from primbench.decompose.spans import lasting_s
+from primbench.decompose.spans import lasting_s, least_s
 from primbench.problem.operators import is_collective_kernel, is_wait_for_gpu
 
 if TYPE_CHECKING:
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
     from primbench.decompose.spans import Noted
 
-MARK = "cudaStreamQuery"
-"""The driver's call that is made where a step ends: of marks of a script nothing is noted without its operators."""
+_MARK = re.compile(r"(cuda|hip)StreamQuery")  # of mark()
 
 _DRIVER = re.compile(r"(cuda|cu|hip)[A-Z]\w*")  # calls of a driver, as the profiler names them
-_KERNEL, _QUEUED = re.compile(r"Launch"), re.compile(r"Launch|MemcpyAsync|MemsetAsync")
+_KERNEL, _QUEUED = re.compile(r"Launch"), re.compile(r"Launch\w*Kernel|MemcpyAsync|MemsetAsync")
 _QUEUED_NS = 100_000  # one of these that takes longer waits for room among what the GPU has not begun
 _OF_SCRIPT = re.compile(r"(Device|Event|Ctx)Synchronize")  # operators wait for a stream
 _EVER = (-sys.maxsize, sys.maxsize)
@@ -45,32 +44,75 @@ class GpuSteps(NamedTuple):
     """How long of that it did so outside operators."""
 
 
+def is_noted() -> bool:
+    """Whether this process uses a GPU of which the profiler tells."""
+    import torch
+    from torch.profiler import ProfilerActivity, supported_activities
+
+    return torch.cuda.is_initialized() and ProfilerActivity.CUDA in supported_activities()
+
+
+def mark() -> None:
+    """A step ends: a call of the driver, since of what a script marks nothing is noted without its operators."""
+    import torch
+
+    if not torch.cuda.is_current_stream_capturing():
+        torch.cuda.current_stream().query()
+
+
+def launch_s() -> float:
+    """What a launch takes now; 0 where none would run."""
+    import torch
+
+    if torch.cuda.is_current_stream_capturing():
+        return 0.0
+    x = torch.zeros(1, device="cuda")
+    return least_s(lambda: x.add_(1), torch.cuda.current_stream().synchronize)
+
+
+def await_gpus() -> None:
+    """All that the process uses: what they have not run when the profiler ends is not noted."""
+    import torch
+
+    for gpu in range(torch.cuda.device_count()):
+        if torch.cuda.memory_reserved(gpu):
+            torch.cuda.synchronize(gpu)
+
+
 def gpu_steps(log: Sequence[Noted], ends_ns: Sequence[int], *, warm_up: int = 0, launch_s: float = 0.0) -> GpuSteps:
     """ends_ns: when a step ended or the first began, by the system's clock, which is not the profiler's to the last
     millisecond. warm_up: steps at the beginning that do not count. launch_s: what the profiler takes for a launch.
+    Nothing is told where none of them ran anything on a GPU.
     """
-    calls = [each for each in log if each.gpu is None and _DRIVER.fullmatch(each.name)]
-    ran = [each for each in log if each.gpu is not None]
+    calls, ran = _calls(log), [each for each in log if each.gpu is not None]
     begins = {each.number: each.start for each in calls}
     steps, waits = _steps(calls, ends_ns)[warm_up:], _waits(calls)
     blocked_s = lasting_s([each.span for each in waits], steps)
+    on_gpu_s = [lasting_s(_launched(ran, begins, step), [_EVER])[0] for step in steps]
+    if not any(on_gpu_s):
+        return GpuSteps()
     return GpuSteps(
         host_s=_host_s(calls, steps, blocked_s, launch_s),
-        on_gpu_s=[lasting_s(_launched(ran, begins, step), [_EVER])[0] for step in steps],
+        on_gpu_s=on_gpu_s,
         exposed_s=_exposed_s(ran, begins, steps),
         blocked_s=blocked_s,
         between_s=lasting_s([each.span for each in filter(_is_of_script, waits)], steps),
     )
 
 
+def _calls(log: Iterable[Noted]) -> list[Noted]:
+    """Of the driver."""
+    return [each for each in log if each.gpu is None and _DRIVER.fullmatch(each.name)]
+
+
 def _steps(calls: Iterable[Noted], ends_ns: Sequence[int]) -> list[tuple[int, int]]:
-    """Between marks: all of them, or where a script makes the same call, those next to the ends."""
-    marks = [each.start for each in calls if each.name == MARK]
-    if not marks:
-        return []
-    is_all = len(marks) == len(ends_ns)
-    ends = sorted(marks) if is_all else [min(marks, key=lambda mark: abs(mark - end)) for end in ends_ns]
-    return [*itertools.pairwise(ends)]
+    """Between marks: all of them, or where a script makes the same call, those next to the ends; [] where one has none
+    of its own.
+    """
+    marks = sorted(each.start for each in calls if _MARK.fullmatch(each.name))
+    if len(marks) > len(ends_ns):
+        marks = sorted({min(marks, key=lambda mark: abs(mark - end)) for end in ends_ns})
+    return [*itertools.pairwise(marks)] if len(marks) == len(ends_ns) else []
 
 
 def _host_s(

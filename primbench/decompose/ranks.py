@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 COME_S = 20.0  # within which the others have captured their steps, too
 _KEY = "primbench/exposed_s"
@@ -17,6 +13,8 @@ def of_ranks(exposed_s: float) -> list[float]:
     """Of each rank; [] where there is one, or one does not tell. exposed_s: this one's."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_initialized():
+        return []
+    if distributed.get_world_size() < 2:
         return []
     store, ranks = distributed.distributed_c10d._get_default_store(), distributed.get_world_size()  # noqa: SLF001
     try:

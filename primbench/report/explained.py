@@ -200,9 +200,14 @@ def _others(explained: Explained) -> Iterator[str]:
 def _between_calls(explained: Explained) -> Iterator[str]:
     """What each call has beside it of the host's time that is in no part."""
     between_s = (explained.timed and explained.timed.between_s) or explained.seconds(PYTHON)
+    timed = explained.timed
     if between_s > MUCH * explained.known_s:
         each = format_time(between_s / explained.calls)
-        yield f"{PYTHON}: {each} beside each of {explained.calls} calls, modules and the optimizer's own code included"
+        also = "operators that take longer than alone, " if timed and timed.tells_all_of_host else ""
+        own = f"{also}modules and the optimizer's own code included"
+        yield f"{PYTHON}: {each} beside each of {explained.calls} calls, {own}"
+    if timed and timed.profiled_s is not None:
+        yield f"under torch's profiler steps take {format_time(timed.profiled_s)}, too long to tell of others"
     if (explained.unexplained_fraction or 0.0) > MUCH:
         yield from _unexplained(explained, between_s)
 
@@ -213,7 +218,7 @@ def _unexplained(explained: Explained, between_s: float) -> Iterator[str]:
     each = format_time((explained.unexplained_fraction or 0.0) * explained.known_s / explained.calls)
     begun = f"unexplained: {each} for each of {explained.calls} calls;"
     if timed and timed.profiled_s is not None:
-        yield f"{begun} under torch's profiler steps take {format_time(timed.profiled_s)}, too long to tell of others"
+        yield begun.rstrip(";")
     elif timed and timed.inside_s is not None:
         under, scatter = map(format_time, (timed.inside_s + between_s, timed.most_s - timed.least_s))
         yield f"{begun} steps under torch's profiler took {under}, others differ by {scatter}"

@@ -63,10 +63,12 @@ def bound_by(
 ) -> list[StepPart]:
     """What bounds a step, and what else may, the most first: what in one of the ways to tell its time apart is less by
     no more than MUCH of the step. [] where most is unexplained. ways: beside parts_s, as good as these. never_waits:
-    the host for its GPU, of which it is the bound where that waits for it, however long that computes meanwhile.
+    the host for its GPU, of which it is the bound where that waits for it most, however long that computes meanwhile.
     """
-    if never_waits and of_group("python", parts_s, on_gpu=True) > MUCH * sum(parts_s.values()):
-        return [max(HOST, key=lambda part: parts_s.get(part, 0.0))]
+    waits = {part: time_s for part, time_s in _groups(parts_s, on_gpu=on_gpu).items() if part != "kernels"}
+    longest = max(waits, key=lambda part: waits[part], default=None)
+    if never_waits and longest in HOST and waits[longest] > MUCH * sum(parts_s.values()):
+        return [longest]
     first = bounding(parts_s, on_gpu=on_gpu)
     if first is None:
         return []
@@ -276,6 +278,8 @@ def parts_of(explained: Explained) -> dict[StepPart, float]:
     on_gpu = Device.parse(explained.device).is_gpu
     computing: StepPart = "kernels" if on_gpu else "operators"
     named: Mapping[str, StepPart] = {**_PARTS, SLOWER: "launches"} if on_gpu else _PARTS
+    if explained.timed and explained.timed.tells_all_of_host:
+        named = {**named, PYTHON: "launches"}
     found: dict[StepPart, float] = {}
     for row in explained.rows:
         part = named.get(row.name, computing)
@@ -300,14 +304,10 @@ def _slower(explained: Explained, step_s: float) -> str:
     """Of parts that take longer than the step."""
     alone_s = format_time(step_s - (explained.rest_s or 0.0))
     longer = f"measured alone, its parts take {alone_s}, and the step took {format_time(step_s)}"
-    ways = (
-        "quiet the machine"
-        if Device.parse(explained.device).is_gpu
-        else "ask for fewer --threads, or quiet the machine"
-    )
+    fewer = "" if Device.parse(explained.device).is_gpu else "ask for fewer --threads, or "
     return (
-        f"{longer}: they ran slower than in the step, and do not tell what bounds it; {ways}, or set a trace of the "
-        "script beside it, as primbench explain STEP.toml TRACE.json"
+        f"{longer}: they ran slower than in the step, and do not tell what bounds it; {fewer}quiet the machine, or set "
+        "a trace of the script beside it, as primbench explain STEP.toml TRACE.json"
     )
 
 

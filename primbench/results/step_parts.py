@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from primbench import stats
+from primbench.results.step_timed import Timed, slower_s
 from primbench.spec.captured import NotCalledAgain
 
 if TYPE_CHECKING:
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
 
     from primbench.measurement import Measurement, Samples
     from primbench.results.record import Record
-    from primbench.results.step_timed import Timed
     from primbench.spec.captured import Captured
     from primbench.spec.case import Case
 
@@ -48,6 +49,8 @@ class Part(NamedTuple):
     """Why it was not measured by itself; "" where it was, or nothing is known of its time. device_s is what it took in
     the captured step, and the host's time is in that.
     """
+    waits: bool = False
+    """Whether a call of it returns once the GPU is done."""
 
     @property
     def all_s(self) -> float:
@@ -72,7 +75,9 @@ def part_of(record: Record) -> bytes:
 
 def measured_part(records: Sequence[Record]) -> Part:
     case = records[0].case
+    enqueue_s = median_s(records, lambda found: found.enqueue_s)
     host_s = median_s(records, lambda found: found.enqueue_s or found.batch_s or found.stream_s)
+    waits = enqueue_s is None and case.on.is_gpu
     row = _row_of(case)
     label, calls = case.labels.get("label", case.primitive), int(case.labels.get("count", "1"))
     is_far = any(each.cache != each.case.method.cache for each in records)
@@ -80,7 +85,7 @@ def measured_part(records: Sequence[Record]) -> Part:
         return Part(row, label, calls, 0.0, host_s, "", disturbances(records), is_far, 0.0)
     device_s, busy_s = (median_s(records, of) for of in (device_time, lambda found: found.busy_s))
     reason = "" if device_s is not None else why_unknown(records)
-    found = Part(row, label, calls, device_s, host_s, reason, disturbances(records), is_far, busy_s)
+    found = Part(row, label, calls, device_s, host_s, reason, disturbances(records), is_far, busy_s, waits=waits)
     return _or_in_step(found, case.labels) if reason else found
 
 
@@ -158,15 +163,20 @@ def disturbances(records: Iterable[Record]) -> list[str]:
     return list(dict.fromkeys(each for record in records for each in record.disturbed_by))
 
 
-def slowest(timed: Timed | None, parts: Sequence[Part], slower_s: float) -> tuple[str, float] | None:
-    """The operator that has half and more of ``slower_s``, by its calls under the profiler and alone, and how long it
-    takes longer; no other can. One that waits for the GPU may seem to have more than there is.
+def slowest(timed: Timed, parts: Sequence[Part], shown_s: float) -> tuple[str, float] | None:
+    """The operator that has half and more of what operators take longer in the step than alone, by its calls under the
+    profiler and alone, and its share of ``shown_s``, which the step has room for of that. None of those that may wait
+    for the GPU, nor one that seems to have more than there is.
     """
     alone_s = dict[str, float]()
     for part in parts:
-        taken_s = part.calls * (part.host_s or part.device_s or 0.0)
-        alone_s[part.label] = alone_s.get(part.label, 0.0) + taken_s
-    longer = {name: time_s - alone_s.get(name, 0.0) for name, time_s in (timed.operators_s if timed else {}).items()}
-    fitting = {name: time_s for name, time_s in longer.items() if slower_s < 2 * time_s < 3 * slower_s}
-    most = max(fitting, key=lambda name: fitting[name], default=None)
-    return (most, min(fitting[most], slower_s)) if most is not None else None
+        alone_s[part.label] = alone_s.get(part.label, 0.0) + part.calls * (part.host_s or part.device_s or 0.0)
+    all_s = slower_s(timed, sum(alone_s.values()), is_least=any(part.reason for part in parts))
+    for part in parts:
+        if part.waits:
+            alone_s[part.label] = math.inf
+    longer = {name: time_s - alone_s.get(name, 0.0) for name, time_s in timed.operators_s.items()}
+    most = max(longer, key=lambda name: longer[name], default="")
+    if not all_s < 2 * longer.get(most, 0.0) < 3 * all_s:
+        return None
+    return most, shown_s * min(longer[most] / all_s, 1.0)

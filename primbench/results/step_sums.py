@@ -37,7 +37,7 @@ from primbench.results.step_parts import (
     why_unknown,
     without_record,
 )
-from primbench.results.step_timed import Timed, slower_s
+from primbench.results.step_timed import Timed, of_device, slower_s
 from primbench.spec.captured import PARTS, WHOLE
 
 if TYPE_CHECKING:
@@ -71,12 +71,13 @@ def explained(
     calls += without_record(calls, captured)
     device = several[0].case.device
     whole = next(iter(by_case(several, WHOLE)), [])
-    timed = None if whole else steps
-    numbers, rows = (_on_gpu if Device.parse(device).is_gpu else _on_cpu)(calls, whole, timed)
+    on_gpu = Device.parse(device).is_gpu
+    timed = None if whole else steps and of_device(steps, on_gpu=on_gpu)
+    numbers, rows = (_on_gpu if on_gpu else _on_cpu)(calls, whole, timed)
     unseen = {"compiled": captured.compiled, "cuda_graphs": captured.cuda_graphs} if captured else {}
     far = sum(part.calls for part in calls if part.is_far)
     found = _explained(device, calls, whole, numbers, rows)
-    longer = slowest(timed, calls, found.seconds(SLOWER))
+    longer = timed and slowest(timed, calls, found.seconds(SLOWER))
     return replace(found, slowest=longer, timed=timed, far=far, **unseen)
 
 
@@ -186,7 +187,7 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     if step_s is None:
         launches = SumRow(name=LAUNCHES, seconds=longer_s - device_s, calls=calls)
         return numbers, [*_by_name(parts), launches, *_left(parts, None)]
-    launches_s, between_s = _idle(step_s, whole_device_s or device_s, host_s, all_host_s)
+    launches_s, between_s = _idle(step_s, whole_device_s or _at_least_s(device_s, timed), host_s, all_host_s)
     rest_s = step_s - device_s - launches_s - (between_s or 0.0)
     slower = (SLOWER, slower_s(timed, host_s, may_wait_s=device_s, is_least=both.is_least))
     return numbers, [
@@ -195,6 +196,12 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
         SumRow(name=PYTHON, seconds=between_s),
         *_left(parts, rest_s, [*_waits(timed), slower]),
     ]
+
+
+def _at_least_s(device_s: float, timed: Timed | None) -> float:
+    """How long a GPU computes in a step, which may run what no part has; NCCL's kernels wait for other ranks, too."""
+    is_alone = timed is not None and len(timed.ranks_s) < 2
+    return max(device_s, (timed.on_gpu_s if timed and is_alone else None) or 0.0)
 
 
 def _at_work(found: Measurement) -> Samples | None:

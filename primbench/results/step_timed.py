@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from primbench import stats
 
@@ -94,9 +95,19 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
         return self.host_s is not None and self.host_s >= self.median_s * (1 - HARDLY)
 
     @property
+    def tells_all_of_host(self) -> bool:
+        """Whether it is known how long a host has to do beside its GPU, and not how long of that in Python."""
+        return self.host_s is not None and self.between_s is None
+
+    @property
     def waits_for_rank_s(self) -> float:
         """How much longer than the rank that all wait for, but no longer than a step: profiled ones told it."""
         return min(self.ranks_s[0] - min(self.ranks_s), self.median_s) if self.ranks_s else 0.0
+
+
+def of_device(timed: Timed, *, on_gpu: bool) -> Timed:
+    """Without what a GPU alone has, where none is."""
+    return timed if on_gpu else replace(timed, host_s=None, on_gpu_s=None)
 
 
 def slower_s(timed: Timed | None, parts_s: float, *, is_least: bool, may_wait_s: float = 0.0) -> float:

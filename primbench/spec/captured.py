@@ -86,7 +86,7 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """
     host_s: list[float] = []
     """How long the host had to do in each of still further steps of a GPU, in seconds: without what it waited for that
-    or for room to launch, which is in neither ``inside_s`` nor ``between_s`` then. [] is not known: it is in them.
+    or for room to launch, which ``inside_s`` and ``between_s`` are without then, too. [] is not known: it is in them.
     """
     on_gpu_s: list[float] = []
     """How long in each step of ``host_s`` a GPU ran what the step launched, in seconds. [] is not known."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from primbench.backends import missing
-from primbench.decompose import on_gpu, profiled, spans
+from primbench.decompose import on_gpu, on_host, profiled, spans
 
 pytestmark = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
 MS = 1_000_000
@@ -22,7 +23,7 @@ def event(gpu: int | None, name: str, at_ms: float, lasts_ms: float, number: int
 
 def mark(at_ms: float) -> spans.Noted:
     """Where a step ends."""
-    return event(HOST, on_gpu.MARK, at_ms, 0.01)
+    return event(HOST, "cudaStreamQuery", at_ms, 0.01)
 
 
 def of_gpu(*events: spans.Noted, launch_ms: float = 0.0) -> on_gpu.GpuSteps:
@@ -32,12 +33,12 @@ def of_gpu(*events: spans.Noted, launch_ms: float = 0.0) -> on_gpu.GpuSteps:
 
 
 @pytest.fixture
-def of_host(monkeypatch: pytest.MonkeyPatch) -> Callable[..., profiled._HostSteps]:
+def of_host(monkeypatch: pytest.MonkeyPatch) -> Callable[..., on_host.HostSteps]:
     """What two steps of 10 ms tell, for whose events the profiler took no time."""
-    monkeypatch.setattr(profiled, "_event_s", lambda: 0.0)
+    monkeypatch.setattr(on_host, "_event_s", lambda: 0.0)
 
-    def told(*events: spans.Noted, names: Collection[str] = ()) -> profiled._HostSteps:
-        return profiled._apart(events, [(0, 10 * MS), (10 * MS, 20 * MS)], [1.0, 1.0], names)
+    def told(*events: spans.Noted, names: Collection[str] = ()) -> on_host.HostSteps:
+        return on_host._apart(events, [(0, 10 * MS), (10 * MS, 20 * MS)], [1.0, 1.0], names)
 
     return told
 
@@ -83,15 +84,28 @@ def test_a_thread_that_launches_nothing_holds_up_no_step() -> None:
 
 
 def test_a_script_that_makes_the_call_of_a_mark_itself_is_told_by_the_clock() -> None:
-    assert in_ms(of_gpu(mark(4), mark(14)).host_s) == [10, 10]
+    ran = [event(HOST, "cudaLaunchKernel", 1, 0.01, number=1), event(GPU, "gemm", 1, 1, number=1)]
+    assert in_ms(of_gpu(*ran, mark(4), mark(14)).host_s) == [10, 10]
 
 
 def test_a_log_without_marks_tells_nothing() -> None:
     """As of a driver whose calls have other names."""
-    assert on_gpu.GpuSteps([], [], [], [], []) == on_gpu.gpu_steps([event(GPU, "gemm", 1, 1, number=1)], [0, 10 * MS])
+    assert on_gpu.GpuSteps() == on_gpu.gpu_steps([event(GPU, "gemm", 1, 1, number=1)], [0, 10 * MS])
 
 
-def test_collectives_on_the_host_are_in_no_operator(of_host: Callable[..., profiled._HostSteps]) -> None:
+def test_a_step_that_runs_nothing_on_a_gpu_is_none_of_a_gpu() -> None:
+    """As of a script that asks for a GPU's name, and computes on the CPU; or nothing of what runs there is noted."""
+    assert on_gpu.GpuSteps() == of_gpu(event(HOST, "cudaLaunchKernel", 1, 0.01))
+    assert on_gpu.GpuSteps() == of_gpu(event(GPU, "gemm", -5, 1))
+
+
+def test_a_step_whose_end_is_not_marked_tells_of_none() -> None:
+    """As where a graph is captured."""
+    ran = [event(HOST, "cudaLaunchKernel", 1, 0.01, number=1), event(GPU, "gemm", 1, 1, number=1)]
+    assert on_gpu.GpuSteps() == on_gpu.gpu_steps([*ran, mark(0), mark(20)], [0, 10 * MS, 20 * MS])
+
+
+def test_collectives_on_the_host_are_in_no_operator(of_host: Callable[..., on_host.HostSteps]) -> None:
     told = of_host(event(HOST, "aten::mm", 0, 5), event(HOST, "gloo:all_reduce", 4, 4))
     assert in_ms(told.exposed_s) == [3, 0]
     assert in_ms(told.inside_s) == [5, 0]
@@ -99,7 +113,7 @@ def test_collectives_on_the_host_are_in_no_operator(of_host: Callable[..., profi
     assert in_ms(told.others_s) == [3, 0]
 
 
-def test_operators_are_told_by_name_and_what_they_call_is_theirs(of_host: Callable[..., profiled._HostSteps]) -> None:
+def test_operators_are_told_by_name_and_what_they_call_is_theirs(of_host: Callable[..., on_host.HostSteps]) -> None:
     """Of two steps alike; aten::linear is none of what a step calls."""
     events = [
         event(HOST, name, at_ms + step_ms, lasts_ms, thread=thread)
@@ -118,7 +132,7 @@ def test_waits_for_the_gpu_are_taken_from_where_the_host_made_them() -> None:
     """Of 10 ms under the profiler the host has 6 ms to do, by other steps, in which it waits for 4 ms, 1 ms of it
     outside operators. Where they take no more than it has to do, nothing is taken.
     """
-    host = profiled._HostSteps([5e-3] * 2, [4e-3] * 2, [1e-3] * 2, [], {})
+    host = on_host.HostSteps([5e-3] * 2, [4e-3] * 2, [1e-3] * 2, [], {})
     gpu = on_gpu.GpuSteps([6e-3] * 2, [9e-3] * 2, [0.0] * 2, [4e-3] * 2, [1e-3] * 2)
     told = profiled._both(host, gpu)
     assert in_ms(told.inside_s) == [2, 2]
@@ -130,3 +144,30 @@ def test_waits_for_the_gpu_are_taken_from_where_the_host_made_them() -> None:
     assert in_ms(as_they_are.between_s) == [4, 4]
     of_cpu = profiled._both(host, on_gpu.GpuSteps())
     assert ([], []) == (of_cpu.host_s, of_cpu.on_gpu_s)
+
+
+@pytest.mark.parametrize(("ends", "of_host"), [(40, profiled.STEPS), (10, profiled.STEPS), (4, 3 - profiled.WARM_UP)])
+def test_operators_are_noted_first_and_then_the_gpu_for_as_long_as_the_script_goes_on(
+    monkeypatch: pytest.MonkeyPatch, ends: int, of_host: int
+) -> None:
+    """A stand-in of a GPU, of which nothing is noted: it is there, and its log is another one of the host's."""
+    import torch
+
+    cpu = torch.profiler.ProfilerActivity.CPU
+    monkeypatch.setattr(torch.profiler, "ProfilerActivity", SimpleNamespace(CPU=cpu, CUDA=cpu))
+    marks = list[None]()
+    stand_ins: dict[str, Any] = {"is_noted": lambda: True, "launch_s": float, "mark": lambda: marks.append(None)}
+    for name, stand_in in (*stand_ins.items(), ("await_gpus", bool)):
+        monkeypatch.setattr(on_gpu, name, stand_in)
+    told = list[profiled.ProfiledSteps]()
+    inside = profiled.Inside(told.append, {"aten::add"})
+    for _ in range(ends):
+        inside.end()
+        torch.ones(1) + 1
+    inside.tell()
+    inside.tell()
+    (steps,) = told
+    assert (of_host, 0) == (len(steps.inside_s), len(steps.host_s))
+    assert ["add"] == [*steps.operators_s]
+    logged = 1 + profiled.WARM_UP + profiled.STEPS
+    assert len(marks) == min(max(0, ends - logged + 1), logged)

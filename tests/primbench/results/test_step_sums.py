@@ -477,7 +477,10 @@ def test_a_host_is_known_to_be_the_bound_where_the_profiler_takes_too_long_to_te
     assert (8e-3, 11e-3) == (device.step_s, host.step_s)
     assert [2.8e-3, 0.0] == [round(found.seconds(name), 9) for name in (PYTHON, UNEXPLAINED)]
     said = answer([("A", found)])
-    assert said.startswith("Python between operators bounds this step: the GPU computes 8.20 ms of 11.0 ms, and waits")
+    assert said.startswith(
+        "The host's operators and launches bound this step: the GPU computes 8.20 ms of 11.0 ms, and"
+    )
+    assert "under torch's profiler steps take 18.0 ms, too long to tell of others" in text([("A", found)])
     waits = replace(steps, host_s=[6e-3] * 6)
     found = explained([record("gemm", 1, on_gpu(5e-3, 8.2e-3))], timed(waits), captured=waits)
     assert found is not None
@@ -499,6 +502,65 @@ def test_the_operator_that_takes_longer_than_alone_is_named_where_one_has_most_o
     found = explained(parts, timed(alike), captured=alike)
     assert found is not None
     assert "In it operators take 54.0 ms more than alone." in answer([("A", found)])
+    assert found.slowest is None
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"waits_s": [6e-3] * 6}, "The data loader bounds this step"),
+        ({"queues_s": [6e-3] * 6}, "Waiting for a CPU bounds this step"),
+        ({"exposed_s": [6.5e-3, 0.5e-3]}, "Waiting for a slower rank bounds this step"),
+        ({"between_s": [1e-3] * 6, "inside_s": [1e-3] * 6}, "Most of this step is unexplained"),
+    ],
+)
+def test_a_host_that_waits_for_something_else_than_its_gpu_is_not_the_bound(other: dict[str, Any], said: str) -> None:
+    """Of 10 ms the GPU computes 1 ms; the host has 9.8 ms to do, in which it waits for 6 ms, or nothing is known."""
+    known: dict[str, Any] = {"inside_s": [1.2e-3] * 6, "between_s": [2e-3] * 6, **other}
+    steps = Captured(step="a step", times_s=[10e-3] * 6, host_s=[9.8e-3] * 6, on_gpu_s=[1e-3] * 6, **known)
+    found = explained([record("gemm", 1, on_gpu(1e-3, 1e-3))], timed(steps), captured=steps)
+    assert found is not None
+    assert answer([("A", found)]).startswith(said)
+
+
+def test_what_is_known_of_a_gpu_is_left_out_of_a_step_on_a_cpu() -> None:
+    steps = Captured(
+        step="a step", times_s=[10e-3] * 6, inside_s=[8.6e-3] * 6, between_s=[1.2e-3] * 6, host_s=[9.9e-3] * 6,
+        on_gpu_s=[1e-3] * 6,
+    )  # fmt: skip
+    found = explained([record("gemm", 1, Measurement(batch_s=samples(8.4e-3)), "cpu")], timed(steps), captured=steps)
+    assert found is not None
+    assert answer([("A", found)]).startswith("Torch's operators bound this step: 8.60 ms of 10.0 ms")
+
+
+def test_what_a_gpu_runs_beside_the_parts_is_none_of_the_hosts() -> None:
+    """Of 10 ms it runs a graph for 9.5 ms, of whose operators none is a part, and the host asks whether it is done."""
+    steps = Captured(
+        step="a step", times_s=[10e-3] * 6, inside_s=[0.5e-3] * 6, between_s=[9e-3] * 6, host_s=[9.9e-3] * 6,
+        on_gpu_s=[9.5e-3] * 6,
+    )  # fmt: skip
+    found = explained([record("gemm", 1, on_gpu(10e-6, 100e-6))], timed(steps), captured=steps)
+    assert found is not None
+    assert answer([("A", found)]).startswith("Most of this step is unexplained")
+
+
+def test_an_operator_is_named_by_all_that_it_takes_longer_and_not_where_it_waits_for_the_gpu() -> None:
+    """Of 50 ms more than alone 15 ms are left beside what the GPU computes: 40 of 50 are of one operator."""
+    steps = Captured(
+        step="a step", times_s=[100e-3] * 6, inside_s=[90e-3] * 6, between_s=[0.0] * 6, host_s=[90e-3] * 6,
+        on_gpu_s=[85e-3] * 6, operators_s={"foo": 10e-3, "bar": 40e-3, "relu": 40e-3},
+    )  # fmt: skip
+    found = explained([record("gemm", 1, on_gpu(40e-3, 85e-3))], timed(steps), captured=steps)
+    assert found is not None
+    assert found.slowest is not None
+    name, longer_s = found.slowest
+    assert ("bar", 12) == (name, round(1e3 * longer_s, 6))
+    waiting = Measurement(stream_s=samples(10e-6), missing={"device_s": "it waits for the GPU itself"})
+    reads = replace(steps, operators_s={"relu": 80e-3})
+    found = explained(
+        [record("gemm", 1, on_gpu(40e-3, 1e-3)), record("aten", 1, waiting)], timed(reads), captured=reads
+    )
+    assert found is not None
     assert found.slowest is None
 
 

@@ -1,0 +1,162 @@
+"""What torch's profiler notes of operators: how long of each step passes inside them, between them, and in collectives
+that run on the host.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import functools
+import itertools
+import math
+import operator
+from collections import Counter, defaultdict
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from primbench import stats
+from primbench.decompose.spans import Noted, lasting_s, least_s
+from primbench.problem.operators import is_under_way
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+_END, _LOADING = "primbench: a step ends", "primbench: the data loader is at work"
+_COLLECTIVES = ("gloo:", "mpi:")  # of backends that run on the host, from their call to their end
+_LEAST = 0.01  # of the time in operators, from which on that of one is told
+
+
+class HostSteps(NamedTuple):
+    """What steps tell whose operators are noted, in seconds, by step but for operators_s."""
+
+    inside_s: Sequence[float] = ()
+    between_s: Sequence[float] = ()
+    others_s: Sequence[float] = ()
+    """How long the data loader was at work, or a collective under way and no operator."""
+    exposed_s: Sequence[float] = ()
+    """How long of that a collective was; none where there was none."""
+    operators_s: Mapping[str, float] = MappingProxyType({})
+
+
+def mark() -> contextlib.AbstractContextManager[object]:
+    """A step ends where it is entered."""
+    import torch
+
+    marked: contextlib.AbstractContextManager[object] = torch.profiler.record_function(_END)
+    return marked
+
+
+def seen_by_profiler() -> contextlib.AbstractContextManager[object]:
+    """That the data loader is at work, if one is on."""
+    import torch
+
+    is_on = torch.autograd._profiler_enabled()  # noqa: SLF001 - nothing public tells
+    return torch.profiler.record_function(_LOADING) if is_on else contextlib.nullcontext()
+
+
+def host_steps(
+    log: Sequence[Noted], queued_s: Sequence[float], names: Collection[str] = (), *, warm_up: int = 0
+) -> HostSteps:
+    """queued_s: by each end of a step how long the thread that makes them has waited for a CPU. names: of operators of
+    which each is told apart. warm_up: steps at the beginning that do not count.
+    """
+    steps = [*itertools.pairwise(sorted(each.start for each in log if each.name == _END))]
+    ran = [*map(_ran_fraction, steps, itertools.pairwise(queued_s))]
+    return _apart(log, steps[warm_up:], ran[warm_up:], names)
+
+
+def _apart(
+    log: Sequence[Noted], steps: list[tuple[int, int]], ran: list[float], names: Collection[str] = ()
+) -> HostSteps:
+    """ran: of each step, in which its thread did not wait for a CPU."""
+    spans = [(each.start, each.end, each.name) for each in log]
+    operators = _named(spans, is_under_way)
+    collectives = _named(spans, lambda name: name.startswith(_COLLECTIVES))
+    loading = _named(spans, lambda name: name == _LOADING)
+    seen = [*operators, *collectives, *loading]
+    seen_s = lasting_s(seen, steps)
+    inside_s = [*map(operator.sub, lasting_s([*operators, *loading], steps), lasting_s(loading, steps))]
+    outside_s = map(operator.sub, [(end - start) * 1e-9 for start, end in steps], seen_s)
+    nested, others = _events(spans, seen, steps)
+    both_s = lasting_s([*operators, *collectives], steps) if collectives else []
+    return HostSteps(
+        inside_s=_corrected_s(inside_s, ran, nested),
+        between_s=_corrected_s(outside_s, ran, others),
+        others_s=[*map(operator.sub, seen_s, inside_s)],
+        exposed_s=[*map(operator.sub, both_s, lasting_s(operators, steps))],
+        operators_s=_operators_s(log, steps, names),
+    )
+
+
+def _operators_s(log: Iterable[Noted], steps: Sequence[tuple[int, int]], names: Collection[str]) -> dict[str, float]:
+    """Of each of these names but where one is called by another of them, those that take most."""
+    outermost = [*_outermost(each for each in log if each.name in names)]
+    found = [_by_name(outermost, *step) for step in steps]
+    labels = {name.partition("::")[2] for name in names}
+    told = {name: stats.quantile([of_step[name] for of_step in found], 0.5) for name in labels if found}
+    least_s = _LEAST * sum(told.values())
+    return {name: told[name] for name in sorted(told, key=lambda name: -told[name]) if told[name] > least_s}
+
+
+def _outermost(log: Iterable[Noted]) -> Iterator[Noted]:
+    """Of each thread."""
+    until: Counter[int] = Counter()
+    for each in sorted(log, key=lambda each: (each.start, -each.end)):
+        if each.start >= until[each.thread]:
+            until[each.thread] = each.end
+            yield each
+
+
+def _by_name(log: Iterable[Noted], begun: int, ended: int) -> defaultdict[str, float]:
+    """How long those took that began in a step, in seconds, by their names without a namespace."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for each in log:
+        if begun <= each.start < ended:
+            found[each.name.partition("::")[2]] += (each.end - each.start) * 1e-9
+    return found
+
+
+def _named(spans: Iterable[tuple[int, int, str]], is_one: Callable[[str], bool]) -> list[tuple[int, int]]:
+    return [(start, end) for start, end, name in spans if is_one(name)]
+
+
+def _corrected_s(spans_s: Iterable[float], ran: Iterable[float], events: Iterable[int]) -> list[float]:
+    """Without the wait for a CPU, and what the profiler took for so many events."""
+    event_s = _event_s()
+    return [max(0.0, each_s * part - count * event_s) for each_s, part, count in zip(spans_s, ran, events, strict=True)]
+
+
+def _events(
+    spans: Iterable[tuple[int, int, str]], seen: Iterable[tuple[int, int]], steps: Sequence[tuple[int, int]]
+) -> tuple[list[int], list[int]]:
+    """How many of each step begin within one of ``seen``, and how many of the others: the profiler's time for these,
+    but for the tenth of a microsecond that is in an event itself, passes outside.
+    """
+    nested, others, covered = [0] * len(steps), [0] * len(steps), 0
+    covers = {(start, end) for start, end in seen}
+    begins = [start for start, _ in steps]
+    for start, end, _ in sorted(spans, key=lambda span: (span[0], -span[1])):
+        number = bisect.bisect_right(begins, start) - 1
+        if 0 <= number < len(steps) and start < steps[number][1]:
+            (nested if start < covered else others)[number] += 1
+        if (start, end) in covers:
+            covered = max(covered, end)
+    return nested, others
+
+
+@functools.cache
+def _event_s() -> float:
+    """What torch's profiler takes for an event: of a call that does next to nothing, with it and without."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    plain_s = least_s(lambda: torch.empty(0))
+    with profile(activities=[ProfilerActivity.CPU]):
+        return max(0.0, least_s(lambda: torch.empty(0)) - plain_s)
+
+
+def _ran_fraction(step: tuple[int, int], queued_s: tuple[float, float]) -> float:
+    """Of a step, in which its thread did not wait for a CPU; all of it where the kernel does not tell."""
+    (begun, ended), (before_s, after_s) = step, queued_s
+    wait_s = after_s - before_s
+    return 1.0 if math.isnan(wait_s) or begun == ended else max(0.0, 1 - wait_s / (1e-9 * (ended - begun)))
