@@ -74,7 +74,9 @@ def joined(
     parts += [Part("", each.name, each.calls, None, None, each.reason, []) for each in explained.in_step]
     found = named_parts([each for each in parts if each.row != VIEWS], trace)
     notes = [Note(f"{trace.path}: {answer(bound)}")]
-    alone = bound_by(as_traced(told_parts(explained)), [*map(as_traced, ways_of(explained))], on_gpu=on_gpu)
+    parts_s, ways = as_traced(told_parts(explained)), [*map(as_traced, ways_of(explained))]
+    never_waits = explained.timed is not None and explained.timed.never_waits
+    alone = bound_by(parts_s, ways, on_gpu=on_gpu, never_waits=never_waits)
     if is_told(explained):
         notes.append(Note(_same(alone, bound.bound_by)))
     table = _table(found, trace, bound)
