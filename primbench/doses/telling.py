@@ -27,6 +27,8 @@ MARGIN = 0.05
 """Share of its time by which a step may be longer at the largest dose without mattering."""
 SLACK = 1.05
 """What a dose may be beyond the largest that was tried, by which it is measured."""
+SAYS_NOTHING = 100.0
+"""Ends of an interval that are so many times each other tell of no place."""
 NO_DOSE = 0.02
 """A neighbour by which a probe is longer by less has done no harm, nor has a limit by which so little is lacking."""
 
@@ -179,9 +181,11 @@ def _lines(known: Sequence[Told]) -> dict[FactorId, DoseLine]:
 
 
 def _foretold(terms: Sequence[HarmTerm], known: Sequence[Told], pairs: int) -> Scattered | None:
-    """As ``foretold()`` has it, by the scatter of all processes."""
+    """As ``foretold()`` has it, by the scatter of all processes; None where that says nothing."""
     scatter = _scatter(known)
-    return foretold(terms, scatter, pairs) if scatter else None
+    log = foretold(terms, scatter, pairs) if scatter else None
+    low, high = (log and log.interval()) or (-math.inf, math.inf)
+    return log if high - low < math.log(SAYS_NOTHING) else None
 
 
 def _beyond_tried(known: Sequence[Told], doses: Mapping[FactorId, Scattered]) -> list[FactorId]:

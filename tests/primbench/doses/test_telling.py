@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from primbench.doses import bounding, report
+from primbench.doses import bounding, report, telling
 from primbench.doses.bounding import BoundQuestion, ReplayedStep
 from primbench.doses.dosing import Dosing, busy_cpus
 from primbench.doses.factors import BUSY_ARM, MEMORY_ARM, DosingPlace
@@ -216,6 +216,15 @@ def test_more_than_was_tried_is_said_and_what_no_slope_is_of_not_foretold(monkey
     (place,) = bounds(monkeypatch, Arm(name="half", cpus=0.8), rounds=0).places
     assert "no slope is known of quota" == place.reason
     assert (None, 3, None) == (place.low, place.pairs, place.is_within)
+
+
+def test_nothing_is_foretold_by_an_interval_that_holds_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here one that spans a hundredth, of a step that scatters by as much."""
+    monkeypatch.setattr(telling, "SAYS_NOTHING", 1.01)
+    (place,) = bounds(monkeypatch, Arm(name="half", cpus=0.5)).places
+    assert (None, None, None) == (place.ratio, place.low, place.is_within)
+    assert "too few pairs tell of the scatter" == place.reason
+    assert place.measured is not None
 
 
 def test_nothing_is_foretold_where_calls_were_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
