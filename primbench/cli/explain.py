@@ -212,7 +212,7 @@ def _title(file: str, said: StudyFile, *, is_alone: bool) -> str:
 def _steps_in(file: str, results: Results) -> list[Step]:
     """Each in each place, with its title. Raises FileError where none is."""
     from primbench.decompose.place import as_it_ran
-    from primbench.report.explained import places
+    from primbench.report.step_totals import places
     from primbench.results.step_sums import explained
 
     found, records = [], results.latest()

@@ -22,9 +22,9 @@ from primbench.errors import FileError, InvalidRequest
 from primbench.report import chosen, export, formats, over_time, table, text
 from primbench.report.columns import WIDEST
 from primbench.report.document import Document, Section
-from primbench.report.explained import step_totals
 from primbench.report.ladder import ladders
 from primbench.report.plain import printable
+from primbench.report.step_totals import step_totals
 from primbench.system import outputs
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from primbench.decompose.spans import Noted, noted
 from primbench.timing.host_counters import queued_s as queued_s_so_far
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
 STEPS = 6  # that are profiled, of whose median there is an interval
 WARM_UP = 1  # before these, in which the profiler takes longer for its events
@@ -52,20 +52,20 @@ class ProfiledSteps(NamedTuple):
 
 
 class Inside:
-    """Steps that run under the profiler, one after the other, once it is warm. told: given what they tell. names: of
-    operators as the profiler has them, of which each is told apart.
+    """Steps that run under the profiler, one after the other, once it is warm. told: what they tell; None before they
+    do. names: of operators as the profiler has them, of which each is told apart.
     """
 
-    def __init__(self, told: Callable[[ProfiledSteps], None], names: Collection[str] = ()) -> None:
-        self._told, self._names = told, names
+    def __init__(self, names: Collection[str] = ()) -> None:
+        self._names = names
         # The GPU's last: once the profiler has noted what runs there, launches take longer for good.
         self._due = [_Log(), *([_Log(of_gpu=True)] if on_gpu.is_noted() else [])]
         self._done = list[_Log]()
-        self.is_enough = False
+        self.told: ProfiledSteps | None = None
 
     def end(self) -> None:
         """A step ends, and the next one begins. Raises RuntimeError where the script has a profiler of its own."""
-        if self.is_enough:
+        if self.told is not None:
             return
         self._due[0].end()
         if self._due[0].is_enough:
@@ -81,14 +81,13 @@ class Inside:
 
     def tell(self) -> None:
         """What they tell, once, while the job that this process is a rank of is still there."""
-        if self.is_enough:
+        if self.told is not None:
             return
-        self.is_enough = True
         if self._due:
             self._close()
         host = next((log.of_host(self._names) for log in self._done if not log.is_of_gpu), HostSteps())
         gpu = next((log.of_gpu() for log in self._done if log.is_of_gpu), GpuSteps())
-        self._told(_both(host, gpu))
+        self.told = _both(host, gpu)
 
 
 class _Log:

@@ -273,12 +273,12 @@ class StepWatch:
         if self._is_prefill:  # which the steps that come next are not
             self._leave(Done(0))
         if self._inside is None:
-            self._inside = Inside(self._step.note_inside, {each.profiled_name for each in self._step.calls})
+            self._inside = Inside({each.profiled_name for each in self._step.calls})
         try:
             self._inside.end()
         except RuntimeError:
             self._leave(Done(0))
-        if self._inside.is_enough:
+        if self._inside.told is not None:
             self._leave(Done(0))
 
     def _leave(self, ended: SystemExit) -> NoReturn:
@@ -303,4 +303,6 @@ class StepWatch:
     def _tell(self) -> None:
         """The step, with those that were timed by now."""
         self._step.laps = self._laps.last(self._step.module_calls)
+        if self._inside is not None:
+            self._step.profiled = self._inside.told
         self._answer(self._step)

@@ -81,10 +81,6 @@ class CapturedStep:
         """How long each of the laps waited for pages that its thread touched first; [] is not known."""
         return [each.faults * self.fault_s for each in self.laps] if self.fault_s else []
 
-    def note_inside(self, told: ProfiledSteps) -> None:
-        """What further steps have told."""
-        self.profiled = told
-
     def counted(self) -> list[tuple[Call, int]]:
         """Each distinct call and how often it was made, in order of first appearance."""
         counts: Counter[Any] = Counter()

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from primbench.compare.criteria import problem_of
 from primbench.devices import Device
 from primbench.doctor.cause import listed
-from primbench.report.columns import PLACEMENT
 from primbench.report.document import Document, Note, Section, Table
 from primbench.report.step_bound import MUCH, answer, is_quiet, is_told, of_ranks
-from primbench.results.step_explained import LAUNCHES, PYTHON, STEP, UNEXPLAINED
-from primbench.results.step_parts import part_of
-from primbench.results.step_sums import totals
-from primbench.spec.captured import PARTS
+from primbench.results.step_explained import PYTHON, STEP, UNEXPLAINED
 from primbench.units import UNKNOWN, format_percent, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from primbench.report.document import Figure
-    from primbench.results.record import Record
     from primbench.results.step_explained import Explained, Number, SumRow
     from primbench.results.step_timed import Timed
 
@@ -37,11 +30,6 @@ WHAT = {
 TIMES = {"device": "device time", "busy": "kernels' time", "host": "host time", "step": "own time"}
 ON_CPU = "counts x times of a call, beside the step's time"
 AT_LEAST, AT_MOST = ">= ", "<= "
-TOTALS = "counts x times of a call"
-MOST_TOKENS = (
-    "tokens/s: the tokens of a step over the time of its calls, as if one followed the other at once and nothing else "
-    "was to be done: a program does not get further with the same calls"
-)
 BAR = 40
 MOST_OTHERS = 6
 
@@ -216,16 +204,16 @@ def _unexplained(explained: Explained, between_s: float) -> Iterator[str]:
     """between_s: how long passes between calls, as far as that is known."""
     timed = explained.timed
     each = format_time((explained.unexplained_fraction or 0.0) * explained.known_s / explained.calls)
-    begun = f"unexplained: {each} for each of {explained.calls} calls;"
+    begun = f"unexplained: {each} for each of {explained.calls} calls"
     if timed and timed.profiled_s is not None:
-        yield begun.rstrip(";")
+        yield begun
     elif timed and timed.inside_s is not None:
         under, scatter = map(format_time, (timed.inside_s + between_s, timed.most_s - timed.least_s))
-        yield f"{begun} steps under torch's profiler took {under}, others differ by {scatter}"
+        yield f"{begun}; steps under torch's profiler took {under}, others differ by {scatter}"
     elif not between_s and (timed is None or timed.between_s is None):
-        yield f"{begun} Python and autograd between them are in it"
+        yield f"{begun}; Python and autograd between them are in it"
     elif not Device.parse(explained.device).is_gpu:
-        yield f"{begun} as far as torch's profiler tells, in operators: a trace of the script beside it tells in which"
+        yield f"{begun}; as far as torch's profiler tells, in operators: a trace of the script beside it tells in which"
 
 
 def _disturbances(explained: Explained) -> Iterator[Note]:
@@ -249,76 +237,3 @@ def _bar(begun: float, share: float) -> str:
 def at_least(number: Number) -> str:
     """What the parts come to, where some are missing in it a lower bound."""
     return f"{AT_LEAST * (number.is_least and number.parts_s is not None)}{format_time(number.parts_s)}"
-
-
-def step_totals(records: Sequence[Record]) -> list[Table]:
-    """What a step takes, by its set, where cases say how often it makes their calls; none where they do not."""
-    rows, notes = [], list[Note]()
-    for place, several in places(records).items():
-        for name, found in totals(several).items():
-            where = " ".join(filter(None, [name, place]))
-            rate = _most_tokens(several, name, found)
-            rows.append([where, str(found.calls), *_sums(found), rate, _shares(found)])
-            unmeasured = found.unmeasured.items()
-            notes += [Note(f"{where}: {count} calls not measured: {reason}") for reason, count in unmeasured]
-    columns = ["set", "calls", "time", "enqueue", "tokens/s", "by primitive"]
-    if any(row[4] for row in rows):
-        notes = [Note(MOST_TOKENS), *notes]
-    else:  # as of a network of images
-        columns, rows = [each for each in columns if each != "tokens/s"], [[*row[:4], row[5]] for row in rows]
-    formats = {"tokens/s": lambda rate: f"{AT_MOST}{float(f'{rate:.3g}'):,g}"}
-    return [Table.of_rows("a step", columns, rows, notes, how=TOTALS, formats=formats)] if rows else []
-
-
-def _most_tokens(records: Sequence[Record], name: str, found: Explained) -> float | None:
-    """Tokens a second that the step takes in at most: its calls' own time, with nothing in between, on their device."""
-    fields = [(each.case, problem_of(each.case.primitive).tokens_field) for each in records]
-    tokens = [case.parameters[field] for case, field in fields if field and case.labels.get("set") == name]
-    computing = found.numbers[0].parts_s
-    counted = [each for each in tokens if isinstance(each, int)]
-    return max(counted) / computing if counted and computing and name != PARTS else None
-
-
-def places(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """By what tells records of one case apart: file, arm, device, the backend where a case ran on several, and the
-    CPUs, memory and threads that were asked for; "" where nothing does.
-    """
-    telling = [*_of_places(records), *_of_placement(records)]
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        found.setdefault(" ".join(filter(None, (of(record) for of in telling))), []).append(record)
-    return found
-
-
-def _of_places(records: Sequence[Record]) -> Iterator[Callable[[Record], str | None]]:
-    if len({each.case.labels.get("file") for each in records}) > 1:
-        yield lambda record: record.case.labels.get("file")
-    on = {(part_of(each), each.case.arm, each.case.device, each.case.backend) for each in records}
-    if len({each[1:-1] for each in on}) > 1:
-        yield lambda record: record.case.arm
-        yield lambda record: record.case.device
-    if len({each[:-1] for each in on}) < len(on):
-        yield lambda record: record.case.backend
-
-
-def _of_placement(records: Sequence[Record]) -> Iterator[Callable[[Record], str]]:
-    for name, of in PLACEMENT.items():
-        if len({of(each) for each in records}) > 1:
-            yield partial(_placed, name, of)
-
-
-def _placed(name: str, of: Callable[[Record], object], record: Record) -> str:
-    asked = of(record)
-    return f"{name} {'default' if asked is None else asked}"
-
-
-def _sums(found: Explained) -> list[str]:
-    """Of what computes, and of launches, of which a CPU has none of its own."""
-    computing, *launches = map(at_least, found.numbers)
-    return [computing, launches[0] if launches else UNKNOWN]
-
-
-def _shares(found: Explained) -> str:
-    computing = [row for row in found.rows if row.calls and row.name != LAUNCHES]
-    whole_s = sum(row.seconds for row in computing if row.seconds) or 1.0
-    return ", ".join(f"{row.name} {format_percent(row.seconds / whole_s)}" for row in computing if row.seconds)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from primbench.report.columns import figures_beside
 from primbench.report.document import Check, Document, Section
-from primbench.report.explained import step_totals
 from primbench.report.ladder import ladders
+from primbench.report.step_totals import step_totals
 from primbench.report.table import tables
 from primbench.results.summary import flat
 from primbench.spec.naming import name_of

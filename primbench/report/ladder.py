@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from primbench import stats
 from primbench.compare.criteria import problem_of
 from primbench.report.document import Note, Table
-from primbench.report.explained import places
+from primbench.report.step_totals import places
 from primbench.results.metrics import METRICS
 from primbench.units import format_time
 

@@ -11,7 +11,7 @@ import msgspec
 
 from primbench import stats
 from primbench.compare.criteria import problem_of
-from primbench.report import environment, explained, table
+from primbench.report import environment, explained, step_totals, table
 from primbench.report.document import Document, Note, Section, Table
 from primbench.report.figures.heat import heat_maps
 from primbench.report.figures.sweeps import rates
@@ -166,7 +166,7 @@ def _layers(results: Results) -> list[Section]:
 
 def _step(results: Results) -> list[Section]:
     """Where the time of a step goes, where the file has its parts."""
-    steps = {place: step_sums.explained(records) for place, records in explained.places(results.records).items()}
+    steps = {place: step_sums.explained(records) for place, records in step_totals.places(results.records).items()}
     figures = [
         each for place, found in steps.items() if found for each in explained.drawn(f"The step {place}".rstrip(), found)
     ]

@@ -179,7 +179,7 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     step_s = timed.median_s if timed else median_s(whole, lambda found: found.stream_s)
     longer_s = max(device_s, host_s)
     on_device = _on_device(parts, whole, timed, is_least=_lacks(parts, _device_s))
-    of_host_s = _script_host_s(timed) if timed else whole_host_s
+    of_host_s = timed.work_s if timed else whole_host_s
     on_host = _number("host", host_s, of_host_s, whole, is_least=_lacks(parts, _host_s))
     both = _number("step", longer_s, step_s, whole, is_least=_lacks(parts, _device_s) or on_host.is_least)
     numbers = [on_device, on_host, both]
@@ -227,13 +227,8 @@ def _all_host_s(parts: Sequence[Part], whole_host_s: float | None, timed: Timed 
     if timed is None:
         return None if _lacks(parts, _host_s) else whole_host_s
     if timed.between_s is None:
-        return None if _lacks(parts, _host_s) else _script_host_s(timed)
+        return None if _lacks(parts, _host_s) else timed.work_s
     return _total(parts, _host_s) + timed.between_s
-
-
-def _script_host_s(timed: Timed) -> float | None:
-    """What its host has to do in a step, waits for data and for a CPU apart."""
-    return None if timed.host_s is None else timed.left_s
 
 
 def _idle(step_s: float, device_s: float, host_s: float, whole_host_s: float | None) -> tuple[float, float | None]:

@@ -95,6 +95,11 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
         return self.host_s is not None and self.host_s >= self.median_s * (1 - HARDLY)
 
     @property
+    def work_s(self) -> float | None:
+        """What a host beside a GPU has to do in a step, waits for data and for a CPU apart; None where host_s is."""
+        return None if self.host_s is None else self.left_s
+
+    @property
     def tells_all_of_host(self) -> bool:
         """Whether it is known how long a host has to do beside its GPU, and not how long of that in Python."""
         return self.host_s is not None and self.between_s is None

@@ -15,6 +15,7 @@ from primbench.measurement import Measurement, Samples, Trace
 from primbench.measurement.readings import HostReading
 from primbench.report import explained as words
 from primbench.report.step_bound import answer, is_told, ways_of
+from primbench.report.step_totals import step_totals
 from primbench.results.record import Record
 from primbench.results.step_explained import (
     FAULTS,
@@ -25,6 +26,7 @@ from primbench.results.step_explained import (
     QUEUING,
     RANKS,
     UNEXPLAINED,
+    Explained,
 )
 from primbench.results.step_parts import IN_STEP, OTHERS, SLOWER
 from primbench.results.step_sums import explained
@@ -465,14 +467,20 @@ def test_a_host_that_never_waits_for_its_gpu_bounds_the_step_however_long_that_c
         assert answer([("A", found)]).startswith(said)
 
 
+def told(parts: list[Record], steps: Captured) -> Explained:
+    """Of a captured step that ran in this place."""
+    found = explained(parts, timed(steps), captured=steps)
+    assert found is not None
+    return found
+
+
 def test_a_host_is_known_to_be_the_bound_where_the_profiler_takes_too_long_to_tell_its_time_apart() -> None:
     """Of 11 ms the GPU computes 8 ms, of which the host knows nothing; under the profiler a step takes 18 ms."""
     steps = Captured(
         step="a step", times_s=[11e-3] * 6, inside_s=[12e-3] * 6, between_s=[6e-3] * 6, host_s=[11.2e-3] * 6,
         on_gpu_s=[8e-3] * 6,
     )  # fmt: skip
-    found = explained([record("gemm", 1, on_gpu(5e-3, 8.2e-3))], timed(steps), captured=steps)
-    assert found is not None
+    found = told([record("gemm", 1, on_gpu(5e-3, 8.2e-3))], steps)
     device, host, _ = found.numbers
     assert (8e-3, 11e-3) == (device.step_s, host.step_s)
     assert [2.8e-3, 0.0] == [round(found.seconds(name), 9) for name in (PYTHON, UNEXPLAINED)]
@@ -482,8 +490,7 @@ def test_a_host_is_known_to_be_the_bound_where_the_profiler_takes_too_long_to_te
     )
     assert "under torch's profiler steps take 18.0 ms, too long to tell of others" in text([("A", found)])
     waits = replace(steps, host_s=[6e-3] * 6)
-    found = explained([record("gemm", 1, on_gpu(5e-3, 8.2e-3))], timed(waits), captured=waits)
-    assert found is not None
+    found = told([record("gemm", 1, on_gpu(5e-3, 8.2e-3))], waits)
     assert 6e-3 == pytest.approx(found.numbers[1].step_s)
     assert answer([("A", found)]).startswith("The GPU's kernels bound this step")
 
@@ -495,12 +502,10 @@ def test_the_operator_that_takes_longer_than_alone_is_named_where_one_has_most_o
         on_gpu_s=[1e-3] * 6, operators_s={"relu": 50e-3, "add": 4e-3},
     )  # fmt: skip
     parts = [record("gemm", 1, on_gpu(1e-3, 0.5e-3))]
-    found = explained(parts, timed(steps), captured=steps)
-    assert found is not None
+    found = told(parts, steps)
     assert "In it operators take 54.0 ms more than alone, of which relu takes 49.0 ms." in answer([("A", found)])
     alike = replace(steps, operators_s={"relu": 20e-3, "add": 20e-3})
-    found = explained(parts, timed(alike), captured=alike)
-    assert found is not None
+    found = told(parts, alike)
     assert "In it operators take 54.0 ms more than alone." in answer([("A", found)])
     assert found.slowest is None
 
@@ -518,8 +523,7 @@ def test_a_host_that_waits_for_something_else_than_its_gpu_is_not_the_bound(othe
     """Of 10 ms the GPU computes 1 ms; the host has 9.8 ms to do, in which it waits for 6 ms, or nothing is known."""
     known: dict[str, Any] = {"inside_s": [1.2e-3] * 6, "between_s": [2e-3] * 6, **other}
     steps = Captured(step="a step", times_s=[10e-3] * 6, host_s=[9.8e-3] * 6, on_gpu_s=[1e-3] * 6, **known)
-    found = explained([record("gemm", 1, on_gpu(1e-3, 1e-3))], timed(steps), captured=steps)
-    assert found is not None
+    found = told([record("gemm", 1, on_gpu(1e-3, 1e-3))], steps)
     assert answer([("A", found)]).startswith(said)
 
 
@@ -528,8 +532,7 @@ def test_what_is_known_of_a_gpu_is_left_out_of_a_step_on_a_cpu() -> None:
         step="a step", times_s=[10e-3] * 6, inside_s=[8.6e-3] * 6, between_s=[1.2e-3] * 6, host_s=[9.9e-3] * 6,
         on_gpu_s=[1e-3] * 6,
     )  # fmt: skip
-    found = explained([record("gemm", 1, Measurement(batch_s=samples(8.4e-3)), "cpu")], timed(steps), captured=steps)
-    assert found is not None
+    found = told([record("gemm", 1, Measurement(batch_s=samples(8.4e-3)), "cpu")], steps)
     assert answer([("A", found)]).startswith("Torch's operators bound this step: 8.60 ms of 10.0 ms")
 
 
@@ -539,8 +542,7 @@ def test_what_a_gpu_runs_beside_the_parts_is_none_of_the_hosts() -> None:
         step="a step", times_s=[10e-3] * 6, inside_s=[0.5e-3] * 6, between_s=[9e-3] * 6, host_s=[9.9e-3] * 6,
         on_gpu_s=[9.5e-3] * 6,
     )  # fmt: skip
-    found = explained([record("gemm", 1, on_gpu(10e-6, 100e-6))], timed(steps), captured=steps)
-    assert found is not None
+    found = told([record("gemm", 1, on_gpu(10e-6, 100e-6))], steps)
     assert answer([("A", found)]).startswith("Most of this step is unexplained")
 
 
@@ -550,18 +552,14 @@ def test_an_operator_is_named_by_all_that_it_takes_longer_and_not_where_it_waits
         step="a step", times_s=[100e-3] * 6, inside_s=[90e-3] * 6, between_s=[0.0] * 6, host_s=[90e-3] * 6,
         on_gpu_s=[85e-3] * 6, operators_s={"foo": 10e-3, "bar": 40e-3, "relu": 40e-3},
     )  # fmt: skip
-    found = explained([record("gemm", 1, on_gpu(40e-3, 85e-3))], timed(steps), captured=steps)
-    assert found is not None
+    found = told([record("gemm", 1, on_gpu(40e-3, 85e-3))], steps)
     assert found.slowest is not None
     name, longer_s = found.slowest
     assert ("bar", 12) == (name, round(1e3 * longer_s, 6))
     waiting = Measurement(stream_s=samples(10e-6), missing={"device_s": "it waits for the GPU itself"})
     reads = replace(steps, operators_s={"relu": 80e-3})
-    found = explained(
-        [record("gemm", 1, on_gpu(40e-3, 1e-3)), record("aten", 1, waiting)], timed(reads), captured=reads
-    )
-    assert found is not None
-    assert found.slowest is None
+    parts = [record("gemm", 1, on_gpu(40e-3, 1e-3)), record("aten", 1, waiting)]
+    assert told(parts, reads).slowest is None
 
 
 def test_what_launches_nothing_is_the_hosts() -> None:
@@ -644,10 +642,10 @@ def test_a_step_takes_in_no_more_tokens_than_its_calls_have_time_for() -> None:
         record("gemm", 10, on_gpu(1e-3, 1e-4), m=1, n=1, k=1),
     ]
     decode = [replace(each, case=replace(each.case, labels=each.case.labels | {"set": "decode"})) for each in step]
-    (table,) = words.step_totals(decode)
+    (table,) = step_totals(decode)
     (rate,) = (column.cells() for column in table.columns if column.heading == "tokens/s")
     assert ["<= 32,000"] == rate
     assert "tokens/s: the tokens of a step over" in table.notes[0].words
     for no_tokens in (step, decode[1:]):  # a captured step, whose rows are looked up for whatever reason
-        (table,) = words.step_totals(no_tokens)
+        (table,) = step_totals(no_tokens)
         assert "tokens/s" not in [column.heading for column in table.columns]
