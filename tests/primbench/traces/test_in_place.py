@@ -97,7 +97,7 @@ def _us(found: dict[str, InPlace]) -> dict[str, tuple[float, float]]:
     [
         ("data", {"data_s": 0.03, "own_s": 0, "size": 64, "rows": 1}),
         ("python", {"data_s": 0, "own_s": 0.03, "size": 64, "rows": 1}),
-        ("operators", {"data_s": 0, "own_s": 0, "size": 1000, "rows": 128}),
+        ("operators", {"data_s": 0, "own_s": 0, "size": 2000, "rows": 256}),
     ],
 )
 def test_a_trace_of_the_script_and_the_captured_step_say_the_same_of_what_bounds_it(
