@@ -95,7 +95,7 @@ def work() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="containers-"))
     yield folder
     assert [] == mounts_in(folder)
-    subprocess.run(["rm", "--recursive", "--force", folder], check=True, timeout=120)  # tens of thousands of files
+    subprocess.run(["rm", "--recursive", "--force", folder], check=True, timeout=600)  # tens of thousands of files
 
 
 @pytest.fixture(scope="session")

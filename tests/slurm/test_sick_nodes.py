@@ -131,7 +131,7 @@ def test_a_quota_a_slow_disk_and_a_wrong_bit_are_found_and_named(
     command = [
         "srun", f"-N{len(NODES)}", f"--task-prolog={prolog}", sys.executable, "-P", "-m", "primbench",
         "--kernels", tmp_path / "wrong.py", "run", tmp_path / "suite.toml", "--fleet", tmp_path / "fleet/host",
-        "--backend", "numpy", "--device", "cpu", "--threads", "1", "--min-time", "0.3s", "--max-time", "0.3s",
+        "--backend", "numpy", "--device", "cpu", "--threads", "1", "--min-time", "1s", "--max-time", "1s",
         "--one-at-a-time",
     ]  # fmt: skip
     daemons = {node: (slurm / f"slurmd-{node}.pid").read_text() for node in NODES}
