@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import platform
 import re
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ import pytest
 from primbench.compare.comparison import ArmComparison
 from primbench.compare.pairs import compare
 from primbench.results import file as results_file
-from tests import processes
 
 SUITE = """\
 files = [{ bytes = 4096, what = "small", files = 20 }]
@@ -37,6 +34,14 @@ int close(int file) {
   for (double end = now() + 50; now() < end;);
   return real(file);
 }
+"""
+# What Python imports at its start: with MARK a process has itself traced before it does anything else.
+TRACED = """
+import os, sys
+with open("/proc/self/status") as file:
+    is_traced = "TracerPid:\\t0\\n" not in file
+if "MARK" in os.environ and not is_traced:
+    os.execvp("strace", ["strace", "-D", "-f", "-o", "/dev/null", *sys.orig_argv])
 """
 
 
@@ -69,43 +74,22 @@ def test_a_preload_is_named_for_files_and_older_kernels_for_products(tmp_path: P
 def test_a_tracer_is_named_for_system_calls_and_no_variable_that_tells_the_arms_apart(
     tmp_path: Path, ahead_of_others: None
 ) -> None:
+    (tmp_path / "sitecustomize.py").write_text(TRACED)
     (tmp_path / "suite.toml").write_text('launch = [{ call = ["getppid"] }]')
-    words = ["--arm", "host", "--arm", "host:env.MARK=1,name=slow"]
+    arms = (f"host:env.PYTHONPATH={tmp_path},name=plain", f"host:env.PYTHONPATH={tmp_path},env.MARK=1,name=slow")
+    words = [word for arm in arms for word in ("--arm", arm)]
     study = ["study", tmp_path / "suite.toml", *words, "--pairs", 3, *QUICK, "-o", tmp_path / "study.jsonl"]
-    over = threading.Event()
-    tracing = threading.Thread(target=trace_those_with_a_mark, args=(over,))
-    tracing.start()
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "primbench", *map(str, study)], capture_output=True, text=True, timeout=240,
-            check=False,
-        )  # fmt: skip
-    finally:
-        over.set()
-        tracing.join()
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "primbench", *map(str, study)], capture_output=True, text=True, timeout=240,
+        check=False,
+    )  # fmt: skip
     assert (0, "") == (done.returncode, done.stderr)
     (slow,) = compare(results_file.read(tmp_path / "study.jsonl")).arms
     tracer, mark, *_ = causes(slow, "launch")  # which may have been stopped, too
-    costs = r"\S+ .?s in slow and \S+ .?s in host"
+    costs = r"\S+ .?s in slow and \S+ .?s in plain"
     assert re.match(rf"system calls take {costs}: traced by process [0-9]+ \(strace\)", tracer)
     assert "the variable MARK is set in slow, which nothing is known to read" == mark
     assert "likely system calls, which take " in done.stdout.partition("\n")[0]
-
-
-def trace_those_with_a_mark(over: threading.Event) -> None:
-    """Have strace trace each worker of an arm that has MARK from its start on; it ends with the worker."""
-    traced: dict[int, subprocess.Popen[bytes]] = {}
-    while not over.wait(0.02):
-        for pid in {
-            each.pid for each in processes.children("primbench.workers.worker", recursive=True)
-        } - traced.keys():
-            with contextlib.suppress(OSError):
-                if b"MARK=1\0" in Path(f"/proc/{pid}/environ").read_bytes():
-                    command = ["strace", "-f", "-o", "/dev/null", "-p", str(pid)]
-                    traced[pid] = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    for each in traced.values():
-        each.terminate()
-        each.wait()
 
 
 def causes(arm: ArmComparison, primitive: str) -> list[str]:
