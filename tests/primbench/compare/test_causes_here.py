@@ -78,7 +78,7 @@ def test_a_tracer_is_named_for_system_calls_and_no_variable_that_tells_the_arms_
     (tmp_path / "suite.toml").write_text('launch = [{ call = ["getppid"] }]')
     arms = (f"host:env.PYTHONPATH={tmp_path},name=plain", f"host:env.PYTHONPATH={tmp_path},env.MARK=1,name=slow")
     words = [word for arm in arms for word in ("--arm", arm)]
-    study = ["study", tmp_path / "suite.toml", *words, "--pairs", 3, *QUICK, "-o", tmp_path / "study.jsonl"]
+    study = ["study", tmp_path / "suite.toml", *words, "--pairs", 5, *QUICK, "-o", tmp_path / "study.jsonl"]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "primbench", *map(str, study)], capture_output=True, text=True, timeout=240,
         check=False,

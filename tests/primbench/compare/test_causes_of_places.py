@@ -147,6 +147,12 @@ def test_who_looks_at_that_call_is_named(compared: Compared) -> None:
     )
     traced = replace(other, confinement=replace(other.confinement, tracer="42 (strace)"))
     assert causes(compared(PROCESS, one, traced, 1.7))[0].endswith("traced by process 42 (strace)")
+    mark, short, *_ = causes(compared(PROCESS, one, other, 1e4))
+    assert MARK == mark
+    assert short.startswith("the system call mmap takes 70.0 us in other and 3.00 us in host: ")
+    assert " that makes a ratio of " in short
+    slow_tracer = causes(compared(PROCESS, one, traced, 1e4))[0]
+    assert slow_tracer.endswith("traced by process 42 (strace)"), "it may be asked of another CPU than at the start"
     filtered = replace(other, confinement=replace(other.confinement, seccomp="filter", seccomp_filters=4))
     assert causes(compared(PROCESS, one, filtered, 1.7))[0].endswith("filters of system calls are others there")
 
