@@ -69,15 +69,15 @@ def _is_dearer(here_s: Sequence[float], there_s: Sequence[float], by: float, few
 def _dear(call: str, beside: Beside, here: Side, there: Side) -> Iterator[Suspect]:
     one, other = _places(beside, here), _places(beside, there)
     of_one, of_other = _each_s(call, one), _each_s(call, other)
-    by = _who_looks(call, one, other)
+    tracers = _tracers(one) - _tracers(other)
+    by = f"traced by process {_few(tracers)}" if tracers else _who_looks(call, one, other)
     if by is None or not _is_dearer(of_one, of_other, DEARER * max(1.0, _times_as_slow(beside, here, there))):
         return
     here_s, there_s = statistics.median(of_one), statistics.median(of_other)
     calls, case_s = beside.problem.system_call_count() if beside.problem else None, beside.time_s(there)
     more_s = (MOST_TIMES_A_CHEAP_CALL if call == CHEAP else 1) * (here_s - there_s)
-    at_most = 1 + more_s * calls / case_s if calls and case_s else math.inf
-    if _tracers(one) - _tracers(other):
-        at_most = math.inf  # each call waits until the tracer runs: they took 7 us, and 100 us in another process
+    # Each call waits until its tracer runs: those of one process took 7 us, of another one 100 us.
+    at_most = 1 + more_s * calls / case_s if calls and case_s and not tracers else math.inf
     what, title = ("system calls take", "system calls, which take") if call == CHEAP else (
         f"the system call {call} takes", f"the system call {call}, which takes"
     )  # fmt: skip
@@ -92,11 +92,8 @@ def _times_as_slow(beside: Beside, here: Side, there: Side) -> float:
 
 
 def _who_looks(call: str, here: Sequence[Environment], there: Sequence[Environment]) -> str | None:
-    """Who looks at a call here; None where it is filters of all of them, which have a row of their own."""
-    watchers = {name for each in here for name in each.confinement.watchers or ()}
-    if tracers := _tracers(here) - _tracers(there):
-        return f"traced by process {_few(tracers)}"
-    if watchers:
+    """Who looks at a call here but tracers; None where it is filters of all calls, which have a row of their own."""
+    if watchers := {name for each in here for name in each.confinement.watchers or ()}:
         return f"events of the kernel are watched by process {_few(watchers)}"
     if _filters(here) != _filters(there):
         return None if call == CHEAP else "filters of system calls are others there"

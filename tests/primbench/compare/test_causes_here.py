@@ -54,15 +54,7 @@ def test_a_preload_is_named_for_files_and_older_kernels_for_products(tmp_path: P
     subprocess.run(command, input=PATIENT_CLOSE, text=True, check=True, capture_output=True, timeout=60)
     (tmp_path / "suite.toml").write_text(SUITE)
     more = f"preload={library},env.OPENBLAS_CORETYPE=Prescott,env.PYTHONDEVMODE=1"
-    arms = ("host:threads=1", f"host:threads=1,{more},name=slow")
-    words = [word for arm in arms for word in ("--arm", arm)]
-    study = ["study", tmp_path / "suite.toml", *words, "--pairs", 3, *QUICK, "-o", tmp_path / "study.jsonl"]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "primbench", *map(str, study)], capture_output=True, text=True, timeout=240,
-        check=False,
-    )  # fmt: skip
-    assert (0, "") == (done.returncode, done.stderr)
-    (slow,) = compare(results_file.read(tmp_path / "study.jsonl")).arms
+    slow, _ = studied(tmp_path, "host:threads=1", f"host:threads=1,{more},name=slow")
     assert causes(slow, "files")[0].startswith("other libraries before all others: LD_PRELOAD is none in ")
     older, *others = causes(slow, "gemm")
     assert older.startswith("other code for the CPU: ")
@@ -76,20 +68,26 @@ def test_a_tracer_is_named_for_system_calls_and_no_variable_that_tells_the_arms_
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(TRACED)
     (tmp_path / "suite.toml").write_text('launch = [{ call = ["getppid"] }]')
-    arms = (f"host:env.PYTHONPATH={tmp_path},name=plain", f"host:env.PYTHONPATH={tmp_path},env.MARK=1,name=slow")
+    start = f"host:env.PYTHONPATH={tmp_path}"
+    slow, told = studied(tmp_path, f"{start},name=plain", f"{start},env.MARK=1,name=slow", pairs=5)
+    tracer, mark, *_ = causes(slow, "launch")  # which may have been stopped, too
+    costs = r"\S+ .?s in slow and \S+ .?s in plain"
+    assert re.match(rf"system calls take {costs}: traced by process [0-9]+ \(strace\)", tracer)
+    assert "the variable MARK is set in slow, which nothing is known to read" == mark
+    assert "likely system calls, which take " in told.partition("\n")[0]
+
+
+def studied(folder: Path, *arms: str, pairs: int = 3) -> tuple[ArmComparison, str]:
+    """The second of two arms by a study of the folder's suite, and what the command prints."""
     words = [word for arm in arms for word in ("--arm", arm)]
-    study = ["study", tmp_path / "suite.toml", *words, "--pairs", 5, *QUICK, "-o", tmp_path / "study.jsonl"]
+    study = ["study", folder / "suite.toml", *words, "--pairs", pairs, *QUICK, "-o", folder / "study.jsonl"]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "primbench", *map(str, study)], capture_output=True, text=True, timeout=240,
         check=False,
     )  # fmt: skip
     assert (0, "") == (done.returncode, done.stderr)
-    (slow,) = compare(results_file.read(tmp_path / "study.jsonl")).arms
-    tracer, mark, *_ = causes(slow, "launch")  # which may have been stopped, too
-    costs = r"\S+ .?s in slow and \S+ .?s in plain"
-    assert re.match(rf"system calls take {costs}: traced by process [0-9]+ \(strace\)", tracer)
-    assert "the variable MARK is set in slow, which nothing is known to read" == mark
-    assert "likely system calls, which take " in done.stdout.partition("\n")[0]
+    (slow,) = compare(results_file.read(folder / "study.jsonl")).arms
+    return slow, done.stdout
 
 
 def causes(arm: ArmComparison, primitive: str) -> list[str]:
