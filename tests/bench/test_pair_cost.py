@@ -17,8 +17,9 @@ def test_the_phases_of_a_pair_add_up_to_its_wall_time(tmp_path: Path) -> None:
     found = pair_cost.cost([tmp_path / "two.toml", *how.split()], tmp_path / "two.jsonl")
     assert (2, 2) == (found.pairs, found.cases)
     assert found.wall_s == pytest.approx(sum(found.by_phase_s.values()))
-    assert found.by_phase_s[pair_cost.REST] <= 0.05 * found.wall_s
-    assert min(found.by_phase_s.values()) > -0.01  # an answer may have been heard before it was asked for
+    little_s = 0.05 * found.wall_s  # on a busy machine both are longer
+    assert found.by_phase_s[pair_cost.REST] <= little_s
+    assert min(found.by_phase_s.values()) >= -little_s  # an answer may have been heard before it was asked for
     of_workers = {f"start: {phase}" for phase in ("process", "import", "place", "framework", "context", "look")}
     of_cases = {
         "inputs",
