@@ -15,13 +15,13 @@ from primbench.problem import operands
 from primbench.problem.generated import GENERATED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from primbench.problem import Array
     from primbench.problem.operands import Operand
 
 OF_TORCH = ("dtype", "layout", "memory_format", "device")
-OF_FILES = re.compile("file|path")  # in the name of an argument
+OF_FILES, SEED = re.compile("file|path"), re.compile("seed|philox|rng")  # in the name of an argument
 DEFINED_IN = {
     "_c10d_functional": "torch.distributed._functional_collectives", "fsdp": "torch.distributed.fsdp",
     "quantized_decomposed": "torch.ao.quantization.fx._decomposed", "torchaudio": "torchaudio",
@@ -127,12 +127,22 @@ class Call:
 
     def changed(self) -> list[Any]:
         """Inputs that a call writes to."""
+        given = self._given()
+        return [each for one, value in given if one.alias_info and one.alias_info.is_write for each in _tensors(value)]
+
+    def has_seed_on_host(self) -> bool:
+        """Whether it is given a random seed that lies there: while a graph is captured, torch takes all for the GPU's,
+        whose kernels then read memory that is none of it.
+        """
+        return any(SEED.search(one.name) and each.is_cpu for one, value in self._given() for each in _tensors(value))
+
+    def _given(self) -> Iterator[tuple[Any, Any]]:
+        """Each argument by the operator's schema, and what it is."""
         schema = self._operator._schema.arguments  # noqa: SLF001
-        given = itertools.chain(
+        return itertools.chain(
             zip(schema, self._arguments, strict=False),
             ((one, self._keywords[one.name]) for one in schema if one.name in self._keywords),
         )
-        return [each for one, value in given if one.alias_info and one.alias_info.is_write for each in _tensors(value)]
 
 
 def _tensors(found: Any) -> list[Any]:

@@ -27,6 +27,7 @@ def torch_aten(backend: Any, problem: Aten, *inputs: Any) -> Step:
     # A CPU takes longer where a number has become infinite, or has next to none left.
     known = {"launches_nothing": problem.host_only, "touched_bytes": call.touched_bytes}
     again = {} if on_gpu or not call.changed() else {"undo": call.poison, "most_calls": calls_in_a_row(call)}
+    known["stream_only"] = on_gpu and call.has_seed_on_host()
     return described(call, host_buffers=[], **known, **again)
 
 

@@ -12,6 +12,7 @@ from primbench import Method, measure
 from primbench.backends import missing
 from primbench.environment.devices import has_gpu_node
 from primbench.errors import UnsupportedCase
+from primbench.kernels.aten import Aten
 from primbench.kernels.embedding import Embedding
 from primbench.kernels.optimizer import Optimizer
 from primbench.kernels.pool import Pool
@@ -80,3 +81,13 @@ def test_it_is_right_and_has_a_device_time(problem: Problem) -> None:
     assert measured.device_s is not None
     if not (isinstance(problem, Embedding) and problem.direction == "backward"):  # which sorts, and may wait
         assert "graph" == measured.device_s.taken_by
+
+
+def test_a_seed_that_lies_on_the_host_is_read_there() -> None:
+    """In a graph torch's kernel would read it as if it lay on the GPU, and end all that the process does there."""
+    operator, shape = "aten._scaled_dot_product_efficient_attention_backward.default", '"float32[4,2,128,64]"'
+    seeds = '"cpu:int64[]=42", "cpu:int64[]=1503664036", 0.1, [true, true, true, false]'
+    arguments = f'[{", ".join([shape] * 4)}, null, {shape}, "float32[4,2,128]+", {seeds}]'
+    found = measure(Aten(operator=operator, arguments=arguments), "torch", "cuda:0", method=QUICK)
+    assert "on a stream" in found.missing["nodes_per_call"]
+    assert found.device_s is not None

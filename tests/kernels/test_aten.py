@@ -6,11 +6,13 @@ import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 
 from primbench.backends import missing
 from primbench.errors import InvalidField, UnsupportedCase, VerificationError
 from primbench.kernels.aten import Aten
+from primbench.kernels.aten._call import Call, wide
 from primbench.spec.method import Method
 
 with_torch = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
@@ -150,3 +152,19 @@ assert "torch._dynamo" not in sys.modules
 @pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
 def test_no_worker_waits_for_torch_compile_to_find_it() -> None:
     subprocess.run([sys.executable, "-c", FINDS], check=True, timeout=120)
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
+def test_a_seed_is_told_from_other_numbers_on_the_host() -> None:
+    pooled = np.ones(8, np.float32)
+
+    def has_seed(operator: str, arguments: str) -> bool:
+        called = Aten(operator=operator, arguments=arguments).called
+        return Call(called, "cpu", [wide(each, pooled) for each in called.operands]).has_seed_on_host()
+
+    backward = "aten._scaled_dot_product_efficient_attention_backward.default"
+    given = ['"float32[1,1,2,4]"'] * 4 + ["null", '"float32[1,1,2,4]"', '"float32[1,1,32]+"']
+    mask = "0.1, [true, true, true, false]"
+    assert has_seed(backward, f'[{", ".join(given)}, "int64[]=42", "int64[]=7", {mask}]')
+    assert not has_seed("aten.lerp.Tensor", '["float32[8]", "float32[8]", "float32[]"]')
