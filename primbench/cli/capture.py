@@ -84,6 +84,9 @@ def _capture(asked: CaptureStep) -> None:
         check_files([asked.output, beside(asked.output)], [asked.what], overwrite=asked.overwrite)
     with signals_unwind():
         answer = ask(request)
+    if answer.died:
+        what = f"{answer.step}: once it was captured, its process {answer.died}"
+        say(f"{what}: not all that later steps tell is known", err=True)
     if is_written:
         _write(asked.output, answer)
 

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from primbench.distributed.death import how_it_ended
 from primbench.errors import InvalidRequest, PrimbenchError
@@ -19,7 +20,9 @@ ENDING_S = 10.0  # in which a script that is told to end may end what it has sta
 
 
 def ask(request: CaptureRequest) -> Answer:
-    """Its answer. Raises InvalidRequest and PrimbenchError where nothing was captured, in one line why."""
+    """Its answer, with how its process died where it did after that. Raises InvalidRequest and PrimbenchError where
+    nothing was captured, in one line why.
+    """
     from primbench.decompose.child import Answer
 
     with launch_folder() as folder:
@@ -41,7 +44,7 @@ def ask(request: CaptureRequest) -> Answer:
             raise PrimbenchError(f"{what}: {before} {how}") from None
     if answer.error:
         raise (InvalidRequest if answer.exit_code == InvalidRequest.exit_code else PrimbenchError)(answer.error)
-    return answer
+    return replace(answer, died=how_it_ended(status)) if status else answer
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

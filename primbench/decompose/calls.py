@@ -18,6 +18,7 @@ from primbench.decompose.laps import Laps, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
 
 class Given(NamedTuple):
@@ -56,9 +57,11 @@ class Calls(threading.local):
 
 
 @contextlib.contextmanager
-def following_modules(here: Calls, begin: Callable[[], None], end: Callable[[Given, Any], None]) -> Iterator[None]:
-    """Inside, each call of an outermost module begins with ``begin`` and ends with ``end(given, output)``, unless it
-    has raised. here: the thread's.
+def following_modules(
+    here: Calls, begin: Callable[[], AbstractContextManager[object]], end: Callable[[Given, Any], None]
+) -> Iterator[None]:
+    """Inside, each call of an outermost module runs in what ``begin`` returns, and ends with ``end(given, output)``,
+    unless it has raised. here: the thread's.
 
     Hooks of all modules would have each of a model's take several microseconds more, in steps that are timed: in place
     of them the call itself is replaced, which asks little where it is within another module's.
@@ -72,10 +75,11 @@ def following_modules(here: Calls, begin: Callable[[], None], end: Callable[[Giv
     def call(module: Any, *arguments: Any, **named: Any) -> Any:
         if is_compiling() or here.is_in_module:  # torch.compile() traces this, too, and would stop at what it does
             return original(module, *arguments, **named)
-        begin()
+        around = begin()
         here.is_in_module = True
         try:
-            output = original(module, *arguments, **named)
+            with around:
+                output = original(module, *arguments, **named)
         finally:
             here.is_in_module = False
         end(given_to(module, arguments, named), output)

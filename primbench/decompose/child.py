@@ -65,6 +65,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int = 0
     compiled: int = 0
     cuda_graphs: int = 0
+    died: str = ""
+    """How the process died that had captured it; "" where it did not."""
     error: str = ""
     exit_code: int = 0
 
@@ -90,19 +92,21 @@ def main() -> None:
         run(request.script, request.arguments, request.number, answer, **kind)
     else:
         answer(_of_model(request))
-    _end_threads()
+    _end()
 
 
-def _end_threads() -> None:
+def _end() -> None:
     """Python waits for threads, some of which go on until a script that would have run on tells them to end, or for
-    ever."""
-    from primbench.decompose.steps import end_now
+    ever. It also frees what profilers have found.
+    """
+    from primbench.decompose.leaving import end_now
+    from primbench.decompose.profiled import KEPT
 
     others = [each for each in threading.enumerate() if each is not threading.current_thread() and not each.daemon]
     until_s = time.monotonic() + ENDING_S
     for each in others:
         each.join(max(0.0, until_s - time.monotonic()))
-    if any(each.is_alive() for each in others):
+    if KEPT or any(each.is_alive() for each in others):
         end_now()
 
 

@@ -46,17 +46,28 @@ def capture() -> Iterator[CapturedStep]:
 def recorder(step: CapturedStep, is_apart: Callable[[], bool] = lambda: False) -> Any:
     """A context in which calls are added to the step. is_apart: whether those of that moment are none of its own.
 
-    Its begin_module() is for who knows that one is called. Its abandon() is for another thread than the one that
-    entered it, which has ended: a dispatch mode ends with it.
+    Its begin_module() is for who knows that one is called; in its helping() another thread computes for the one that
+    entered it. Its abandon() is for another thread than that one, which has ended: a dispatch mode ends with it.
     """
     from torch.utils._python_dispatch import TorchDispatchMode
 
     phases, around = _Phases(), contextlib.ExitStack()
 
-    class Recorder(TorchDispatchMode):  # type: ignore[misc]
+    class Helping(TorchDispatchMode):  # type: ignore[misc]
         ignore_compile_internals: Any = classmethod(sees_kernels)
         supports_higher_order_operators = True
-        begin_module = staticmethod(phases.begin)
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            if not _are_plain(types):
+                return NotImplemented  # tensors of a kind of their own call operators on what they are made of
+            if func.namespace in UNSEEN or is_apart():
+                return func(*args, **kwargs)
+            whole = _taken_apart(self, func, args, kwargs)
+            return _called(func, args, kwargs, step, phases) if whole is NotImplemented else whole
+
+    class Recorder(Helping):
+        begin_module, helping = staticmethod(phases.begin), Helping
 
         def __enter__(self) -> Any:
             if phases.follow():
@@ -75,15 +86,6 @@ def recorder(step: CapturedStep, is_apart: Callable[[], bool] = lambda: False) -
             while not phases.leave():
                 pass
             around.close()
-
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
-            if not _are_plain(types):
-                return NotImplemented  # tensors of a kind of their own call operators on what they are made of
-            if func.namespace in UNSEEN or is_apart():
-                return func(*args, **kwargs)
-            whole = _taken_apart(self, func, args, kwargs)
-            return _called(func, args, kwargs, step, phases) if whole is NotImplemented else whole
 
     return Recorder()
 

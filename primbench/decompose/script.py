@@ -9,8 +9,9 @@ import traceback
 from typing import TYPE_CHECKING
 
 from primbench.decompose.laps import following_loaders
+from primbench.decompose.leaving import Done
 from primbench.decompose.recording import outlasting_inference
-from primbench.decompose.steps import Done, StepWatch
+from primbench.decompose.steps import StepWatch
 from primbench.decompose.updates import following_passes
 from primbench.errors import InvalidRequest, PrimbenchError
 from primbench.spec.confidential import hidden_arguments

@@ -12,16 +12,15 @@ whatever begins within.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
-import sys
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from primbench.decompose.calls import Calls, Given, following_modules, is_to_learn
 from primbench.decompose.endings import Endings
 from primbench.decompose.laps import LEAST_TIMED, Laps
+from primbench.decompose.leaving import Done, end_now
 from primbench.decompose.place import here
 from primbench.decompose.profiled import Inside
 from primbench.decompose.recording import is_in_backward, recorder
@@ -34,18 +33,8 @@ if TYPE_CHECKING:
 
     from primbench.errors import PrimbenchError
 
+_ALONE = contextlib.nullcontext()
 MOST_TIMED = 50  # calls to infer, of which few may be like the captured one
-
-
-class Done(SystemExit):
-    """The step is captured; a script that catches Exception does not catch this."""
-
-
-def end_now() -> NoReturn:
-    """End this process, whatever its threads do, with all else that Python does at its end."""
-    atexit._run_exitfuncs()  # noqa: SLF001
-    sys.stdout.flush()
-    os._exit(0)
 
 
 class StepWatch:
@@ -73,6 +62,7 @@ class StepWatch:
         self._step = CapturedStep()
         self._records = threading.Lock()  # held from where a step is recorded, for good once it is captured
         self._thread: threading.Thread | None = None  # that holds it, since a dispatch mode is of one
+        self._others = set[threading.Thread]()  # that were there when it called an outermost module, which goes on
         self._laps = Laps()  # of that thread
         self._is_due = ""  # the optimizer that has made a step within backward()
         self._learns: threading.Thread | None = None  # made the first backward pass
@@ -163,18 +153,32 @@ class StepWatch:
             self._begin()
         self._leave_if_enough()
 
-    def _begin_outermost(self) -> None:
+    def _begin_outermost(self) -> contextlib.AbstractContextManager[object]:
         if is_in_backward():
-            return
+            return _ALONE
         if (name := self._is_due) and self._trains is threading.current_thread() and not self.is_forked:
             self._is_due = ""
             self._end_training(f"between the calls of a module that follow two backward() with {name}.step() in them")
         if self.endings.is_first and not self._seen.passes and not self._is_inference():
             self._drop()
+        return self._recorded()
+
+    def _recorded(self) -> contextlib.AbstractContextManager[object]:
+        """Of a thread that the recorded one has started in a call of its own, as DataParallel does, what it computes is
+        recorded, too.
+        """
         if self._is_recording:
             self._recorder.begin_module()
+            self._others = {*threading.enumerate()}
+        elif self._others and threading.current_thread() not in self._others:
+            self._step.helpers += 1
+            helping: contextlib.AbstractContextManager[object] = self._recorder.helping()
+            return helping
+        return _ALONE
 
     def _end_outermost(self, given: Given, output: Any) -> None:
+        if self._is_recording:
+            self._others = set()
         is_inference = self._is_inference()
         self._here.laps.module_calls[str(given) if is_inference else given.kind] += 1
         if not is_inference:
@@ -246,7 +250,7 @@ class StepWatch:
             self._forget()
 
     def _forget(self) -> None:
-        self._recorder, self._step, self._thread = None, CapturedStep(), None
+        self._recorder, self._step, self._thread, self._others = None, CapturedStep(), None, set()
         self._records.release()
 
     def _end(self, between: str, number: int) -> None:
@@ -273,7 +277,8 @@ class StepWatch:
         if self._is_prefill:  # which the steps that come next are not
             self._leave(Done(0))
         if self._inside is None:
-            self._inside = Inside({each.profiled_name for each in self._step.calls})
+            names = {each.profiled_name for each in self._step.calls}
+            self._inside = Inside(names, all_threads=self._step.helpers > 0)
         try:
             self._inside.end()
         except RuntimeError:

@@ -66,6 +66,8 @@ class CapturedStep:
     """How many graphs of operators torch had compiled, which under capture run operator by operator."""
     cuda_graphs: int = 0
     """How many CUDA graphs it replayed."""
+    helpers: int = 0
+    """How many times a thread computed for it that it had started within a call of a module."""
     generated: dict[str, str] = field(default_factory=dict)
     """Texts of its kernels that torch.compile has generated, by their digests."""
     whole: Problem | None = None
@@ -215,6 +217,7 @@ def _head(step: CapturedStep, parts: int) -> list[str]:
         unlike=step.unlike,
         compiled=step.compiled,
         cuda_graphs=step.cuda_graphs,
+        helpers=step.helpers,
         place=step.place,
     )
     known = {name: value for name, value in msgspec.to_builtins(captured).items() if value not in (None, {}, [], 0)}

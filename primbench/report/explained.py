@@ -115,6 +115,13 @@ def _unseen(explained: Explained) -> Iterator[str]:
     if explained.cuda_graphs:
         several = f"{explained.cuda_graphs} CUDA graph{'s' * (explained.cuda_graphs != 1)}"
         yield f"the step replayed {several}, in which no operator is seen: what they take is unexplained"
+    if explained.helpers:
+        several = f"{explained.helpers} thread{'s' * (explained.helpers != 1)}"
+        shorter = ", and is shown as much shorter as GPUs were busy" if Device.parse(explained.device).is_gpu else ""
+        yield (
+            f"{several} that it started computed for it, as DataParallel's do where DistributedDataParallel has a "
+            f"process for each GPU: what ran at the same time may add up to more than the step{shorter}"
+        )
 
 
 def _as_it_ran(timed: Timed) -> Iterator[str]:

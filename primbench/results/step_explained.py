@@ -87,6 +87,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     """Graphs of operators that torch had compiled, whose operators the parts are."""
     cuda_graphs: int = 0
     """CUDA graphs that the step replayed, whose operators are no parts."""
+    helpers: int = 0
+    """Threads that the step started within calls of modules, whose calls may have run at the same time as others."""
     far: int = 0
     """Calls that were measured with a cold cache, since the step touches more than it holds from one use of their data
     to the next.

@@ -58,6 +58,16 @@ class Part(NamedTuple):
         return self.calls * (self.device_s or 0.0)
 
 
+def at_once(parts: Sequence[Part], timed: Timed | None) -> Sequence[Part]:
+    """As the device had them, where threads of the step may have had some run at the same time as others: all as much
+    shorter as it was busy.
+    """
+    all_s, busy_s = sum(part.all_s for part in parts), timed and timed.helpers and timed.on_gpu_s
+    if not busy_s or all_s <= busy_s:
+        return parts
+    return [each._replace(device_s=each.device_s and each.device_s * busy_s / all_s) for each in parts]
+
+
 def by_case(records: Sequence[Record], name: str) -> list[list[Record]]:
     """Those of the set of that name; several of a case are of several processes."""
     found: dict[object, list[Record]] = {}

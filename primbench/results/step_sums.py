@@ -27,6 +27,7 @@ from primbench.results.step_parts import (
     OTHERS,
     SLOWER,
     Part,
+    at_once,
     by_case,
     device_time,
     disturbances,
@@ -74,11 +75,15 @@ def explained(
     on_gpu = Device.parse(device).is_gpu
     timed = None if whole else steps and of_device(steps, on_gpu=on_gpu)
     numbers, rows = (_on_gpu if on_gpu else _on_cpu)(calls, whole, timed)
-    unseen = {"compiled": captured.compiled, "cuda_graphs": captured.cuda_graphs} if captured else {}
     far = sum(part.calls for part in calls if part.is_far)
-    found = _explained(device, calls, whole, numbers, rows)
+    found = _explained(device, at_once(calls, timed), whole, numbers, rows)
     longer = timed and slowest(timed, calls, found.seconds(SLOWER))
-    return replace(found, slowest=longer, timed=timed, far=far, **unseen)
+    return replace(found, slowest=longer, timed=timed, far=far, **_unseen(captured))
+
+
+def _unseen(captured: Captured | None) -> dict[str, int]:
+    """What the step ran otherwise than its parts are measured."""
+    return {name: getattr(captured, name, 0) for name in ("compiled", "cuda_graphs", "helpers")}
 
 
 def _explained(
@@ -183,6 +188,8 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     on_host = _number("host", host_s, of_host_s, whole, is_least=_lacks(parts, _host_s))
     both = _number("step", longer_s, step_s, whole, is_least=_lacks(parts, _device_s) or on_host.is_least)
     numbers = [on_device, on_host, both]
+    parts = at_once(parts, timed)
+    device_s = _total(parts, _device_s)
     calls = sum(part.calls for part in parts if not part.reason)
     if step_s is None:
         launches = SumRow(name=LAUNCHES, seconds=longer_s - device_s, calls=calls)

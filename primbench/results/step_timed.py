@@ -69,6 +69,8 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """How long steps under the profiler took, where that is so much longer that they do not tell of the others; None
     where it is not.
     """
+    helpers: int = 0
+    """Threads that the captured step started within calls of modules."""
     unlike: int = 0
     """How many of these steps called other modules than the one whose parts were measured, or them other times."""
     elsewhere: list[str] = []
@@ -144,6 +146,7 @@ def timed(captured: Captured | None, elsewhere: list[str] | None = None) -> Time
         queues_s=median_s - stats.quantile(ran_s, 0.5) if ran_s else None,
         faults_s=stats.quantile(captured.faults_s, 0.5) if captured.faults_s else 0.0,
         ranks_s=captured.exposed_s,
+        helpers=captured.helpers,
         unlike=captured.unlike,
         elsewhere=elsewhere or [],
         **_between(captured, ran_s or times_s, elsewhere),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -57,5 +58,6 @@ def test_the_host_and_the_gpu_are_timed_apart(
     assert said is not None
     assert len(said.on_gpu_s) == len(said.host_s) == 6
     assert [on_gpu_s > host_s for on_gpu_s, host_s in zip(said.on_gpu_s, said.host_s, strict=True)] == [is_of_gpu] * 6
-    assert all(each > 0 for each in (*said.on_gpu_s, *said.inside_s))
+    assert min(said.on_gpu_s) > 0
+    assert statistics.median(said.inside_s) > 0  # of one step all may be taken for a wait
     assert "relu" in said.operators_s or is_of_gpu

@@ -364,6 +364,50 @@ def test_a_script_whose_process_is_gone_is_told_how_it_ended(tmp_path: Path, las
     assert (1, said) == (done.returncode, done.stderr.splitlines()[-1])
 
 
+def test_a_script_whose_process_dies_once_its_step_is_captured(tmp_path: Path) -> None:
+    """What it captured stays, and that later steps could not tell is said."""
+    script, captured = tmp_path / "own.py", tmp_path / "step.toml"
+    script.write_text(TRAINING.format(at_each="number < 5 or __import__('os').kill(__import__('os').getpid(), 11)"))
+    command = [sys.executable, "-P", "-m", "primbench", "capture", str(script), "-o", str(captured), "--step", "4"]
+    done = subprocess.run([*command, "--", "9"], capture_output=True, text=True, check=False)
+    said = "once it was captured, its process died of signal SIGSEGV: not all that later steps tell is known"
+    assert 0 == done.returncode
+    assert said in done.stderr
+    assert [] != suites.read(captured)
+
+
+def test_what_threads_compute_that_a_module_starts_is_of_its_step(tmp_path: Path) -> None:
+    """As DataParallel does for each GPU; what other threads compute meanwhile is not."""
+    halves = """
+import threading
+def apart(*tasks):
+    threads = [threading.Thread(target=task) for task in tasks]
+    for each in threads: each.start()
+    for each in threads: each.join()
+class Halves(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.halves = torch.nn.ModuleList([torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)])
+    def forward(self, rows):
+        found = {}
+        apart(*(lambda i=i: found.update({i: self.halves[i](rows[i::2])}) for i in range(2)))
+        ready.set(); seen.wait()
+        return found[0] + found[1]
+ready, seen, other = threading.Event(), threading.Event(), torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())
+def aside():
+    while True:
+        ready.wait(); ready.clear(); other(torch.ones(1, 8)); seen.set()
+threading.Thread(target=aside, daemon=True).start()
+module = Halves()
+"""
+    text = TRAINING.format(at_each="seen.clear()").replace("module = torch.nn.Linear(4, 3)\n", halves)
+    step = outcome(tmp_path, text, "40", number=8)
+    named = Counter(call.name for call in step.calls)
+    assert (2, 2, 0) == (named["addmm"], step.helpers, named["tanh"])
+    assert step.profiled is not None
+    assert step.profiled.operators_s["addmm"] > 0
+
+
 def test_two_ranks_under_torchrun_as_they_are(tmp_path: Path) -> None:
     """The gradients of both are summed once a step, though it has two batches a rank."""
     captured = tmp_path / "step.toml"

@@ -562,6 +562,20 @@ def test_an_operator_is_named_by_all_that_it_takes_longer_and_not_where_it_waits
     assert told(parts, reads).slowest is None
 
 
+def test_what_threads_of_a_step_ran_at_the_same_time_is_as_much_shorter() -> None:
+    """Two GPUs, each half of 12 ms; the numbers beside each other stay as they were measured."""
+    steps = Captured(step="a step", times_s=[10e-3] * 6, host_s=[4e-3] * 6, on_gpu_s=[8e-3] * 6, helpers=2)
+    parts = [record("gemm", 2, on_gpu(1e-6, 3e-3)), record("norm", 2, on_gpu(1e-6, 3e-3))]
+    found = told(parts, steps)
+    assert ("gemm", 4e-3) == (found.rows[0].name, found.rows[0].seconds)
+    assert (12e-3, 8e-3) == (found.numbers[0].parts_s, found.numbers[0].step_s)
+    said = text([("A step", found)])
+    assert "the GPU computes 8.00 ms of 10.0 ms, gemm most, for 4.00 ms" in said
+    assert "2 threads that it started computed for it, as DataParallel's do" in said
+    alone = told(parts, replace(steps, helpers=0))
+    assert 6e-3 == alone.rows[0].seconds
+
+
 def test_what_launches_nothing_is_the_hosts() -> None:
     """Of a tensor on the host: its period is no time of the GPU."""
     of_host = Measurement(stream_s=samples(2e-6), enqueue_s=samples(1e-6), nodes_per_call=0.0)
