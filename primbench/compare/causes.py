@@ -43,13 +43,13 @@ def by_causes(beside: Beside, **more: Any) -> Explanation:
     """
     case = beside.case
     ranked = sorted(_all(beside), key=Suspect.rank)
-    moved = [each for each in case.estimates if each.has_moved]
-    if not moved:
+    deciding = case.deciding
+    if deciding is None or not deciding.has_moved:
         able = [(each, each.words) for each in ranked if _can_be(each, case, beside.side.name)]
         return _explanation(able, None, **more)
-    is_of_medians = any(METRICS[each.metric].is_median for each in moved)
-    in_order = ranked if is_of_medians else sorted(ranked, key=lambda each: not each.stops)
-    return _explanation(*_fitting(in_order, [each.ratio for each in moved]), **more)
+    in_order = ranked if METRICS[deciding.metric].is_median else sorted(ranked, key=lambda each: not each.stops)
+    others = [each.ratio for each in case.estimates if each.has_moved and each is not deciding]
+    return _explanation(*_fitting(in_order, deciding.ratio, others), **more)
 
 
 def _explanation(told: Sequence[tuple[Suspect, str]], likely: Suspect | None, **more: Any) -> Explanation:
@@ -107,17 +107,23 @@ def _between(beside: Beside) -> Iterator[Suspect]:
             )
 
 
-def _fitting(found: Sequence[Suspect], ratios: Sequence[float]) -> tuple[list[tuple[Suspect, str]], Suspect | None]:
-    """The causes that can make one of the ratios; then those that work towards one and fall short of it."""
-    enough, too_little = [], []
+def _fitting(
+    found: Sequence[Suspect], decided: float, others: Sequence[float]
+) -> tuple[list[tuple[Suspect, str]], Suspect | None]:
+    """The causes that can make the ratio that decided, of which the likely one is; then those that can make one of the
+    others; then those that work towards one and fall short of it.
+    """
+    able: dict[bool, list[Suspect]] = {True: [], False: []}  # by whether it is the ratio that decided
+    too_little = []
     for each in found:
-        towards = [ratio for ratio in ratios if each.works_towards(ratio)]
-        if any(map(each.suffices_for, towards)):
-            enough.append(each)
+        towards = [ratio for ratio in (decided, *others) if each.works_towards(ratio)]
+        makes = [*filter(each.suffices_for, towards)]
+        if makes:
+            able[decided in makes].append(each)
         elif towards:
             too_little.append((each, each.falling_short_of(towards[0])))
-    likely = next((each for each in enough if not each.is_bystander), None)
-    return [*((each, each.words) for each in enough), *too_little], likely
+    likely = next((each for each in able[True] if not each.is_bystander), None)
+    return [*((each, each.words) for each in (*able[True], *able[False])), *too_little], likely
 
 
 def _by_facts(beside: Beside, untold: Collection[str]) -> Iterator[Suspect]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -124,4 +125,19 @@ _DECIDING: tuple[Callable[[Estimate, Estimate], bool], ...] = (
 
 
 def _deciding(estimates: Sequence[Estimate]) -> Estimate:
-    return next(each for decides in _DECIDING for each in estimates if decides(each, estimates[0]))
+    found = next(each for decides in _DECIDING for each in estimates if decides(each, estimates[0]))
+    return next((each for each in estimates if each.judges and _says_more(each, found)), found)
+
+
+def _says_more(one: Estimate, other: Estimate) -> bool:
+    """Whether both tell the same difference, and one a larger one for certain, by more than its margin: that of a mean,
+    where most of what a place costs is in few of the samples, as under a quota.
+    """
+    if not (other.judges and other.has_moved and one.outcome == other.outcome and one.interval and other.interval):
+        return False
+    least, most = min(map(_distance, one.interval)), max(map(_distance, other.interval))
+    return least > most + math.log1p(one.margin)
+
+
+def _distance(ratio: float) -> float:
+    return abs(math.log(ratio))

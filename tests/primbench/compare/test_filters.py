@@ -13,6 +13,7 @@ from primbench.compare.pairs import compare
 from primbench.environment import fingerprint
 from primbench.environment.fingerprint import Environment
 from primbench.measurement import Measurement, Samples
+from primbench.measurement.readings import HostReading
 from primbench.registry import build
 from primbench.results.file import Results
 from primbench.spec.case import Case
@@ -104,3 +105,35 @@ def test_of_calls_that_workers_do_not_time_a_profile_of_ones_own_is_named_unless
     for default, names, count in (("ALLOW", "futex", 1), ("ALLOW", "getppid", 0), ("LOG", "getppid", 1)):
         profile.write_text(json.dumps({"defaultAction": f"SCMP_ACT_{default}", "syscalls": [{"names": [names]}]}))
         assert count == len(causes("thread_wake", 1.5, arms, OPEN, FILTERED))
+
+
+@pytest.mark.parametrize(
+    ("stopped", "metric", "cause"), [(1.0, "batch_s", "filters"), (40.0, "batch_mean_s", "cpu-quota")]
+)
+def test_a_filter_is_likely_for_what_each_call_takes_and_a_quota_for_what_few_samples_do(
+    made_study: MadeStudy, stopped: float, metric: str, cause: str
+) -> None:
+    """Each call takes a fifth longer; beside that one in nine is stopped for some of them, or for 40."""
+
+    def measured(name: str, case: Case, pair: int) -> Measurement:
+        time_s = 300 * NS * (1 + pair / 1e4) * (1.2 if name == slow else 1)
+        times_s = [time_s] * 8 + [time_s * (stopped if name == slow else 1)]
+        host = HostReading(
+            duration_s=1.0, cpu_time_s=0.5, voluntary_switches=1, involuntary_switches=1, throttled_s=0.0,
+            quota_periods=10 * (name == slow), throttled_periods=0,
+        )  # fmt: skip
+        taken = Samples(samples_s=times_s, calls_per_sample=1, taken_by="", stopped="noise")
+        return Measurement(batch_s=taken, host=host)
+
+    slow = "docker:cpus=0.5"
+    arms, places = ["host", slow], [OPEN, replace(FILTERED, limits=replace(HERE.limits, cpu_quota=0.5))]
+    parameters = build("launch", {"call": "getppid"}).parameters()
+    case = Case(primitive="launch", parameters=parameters, backend="numpy", device="cpu")
+    study = made_study(arms, [case], measured, environments=dict(zip(arms, places, strict=True)))
+    (found,) = compare(study).cases
+    assert ("slower", metric) == (found.verdict, found.decided_by)
+    assert found.explanation is not None
+    assert cause == found.explanation.cause
+    told = " ".join(found.explanation.causes)
+    assert "a seccomp filter looks at getppid" in told
+    assert "quota" in told
