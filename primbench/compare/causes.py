@@ -113,17 +113,16 @@ def _fitting(
     """The causes that can make the ratio that decided, of which the likely one is; then those that can make one of the
     others; then those that work towards one and fall short of it.
     """
-    able: dict[bool, list[Suspect]] = {True: [], False: []}  # by whether it is the ratio that decided
-    too_little = []
+    told = []
     for each in found:
         towards = [ratio for ratio in (decided, *others) if each.works_towards(ratio)]
         makes = [*filter(each.suffices_for, towards)]
-        if makes:
-            able[decided in makes].append(each)
-        elif towards:
-            too_little.append((each, each.falling_short_of(towards[0])))
-    likely = next((each for each in able[True] if not each.is_bystander), None)
-    return [*((each, each.words) for each in (*able[True], *able[False])), *too_little], likely
+        if towards:
+            words = each.words if towards[0] in makes else each.falling_short_of(towards[0])
+            told.append((2 - bool(makes) - (decided in makes), each, words))
+    told.sort(key=lambda one: one[0])
+    likely = next((each for order, each, _ in told if not order and not each.is_bystander), None)
+    return [(each, words) for _, each, words in told], likely
 
 
 def _by_facts(beside: Beside, untold: Collection[str]) -> Iterator[Suspect]:

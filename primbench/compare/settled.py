@@ -37,4 +37,6 @@ def is_settled(case: CaseComparison) -> bool:
         return False
     if case.deciding.outcome in WITHIN_MARGIN:
         return True
-    return case.deciding.outcome != "inconclusive" and case.deciding.q is not None and case.deciding.q <= SURE_ENOUGH
+    outcome = case.deciding.outcome
+    rates = [each.q for each in case.estimates if each.outcome == outcome and (each.judges or each is case.deciding)]
+    return outcome != "inconclusive" and any(rate is not None and rate <= SURE_ENOUGH for rate in rates)

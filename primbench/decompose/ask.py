@@ -20,8 +20,8 @@ ENDING_S = 10.0  # in which a script that is told to end may end what it has sta
 
 
 def ask(request: CaptureRequest) -> Answer:
-    """Its answer, with how its process died where it did after that. Raises InvalidRequest and PrimbenchError where
-    nothing was captured, in one line why.
+    """Its answer, with how its process ended where it did before all was told. Raises InvalidRequest and PrimbenchError
+    where nothing was captured, in one line why.
     """
     from primbench.decompose.child import Answer
 
@@ -40,11 +40,14 @@ def ask(request: CaptureRequest) -> Answer:
         except (FileNotFoundError, msgspec.DecodeError):
             what = request.script or "the model"
             before = "before a step was captured, its process"
-            how = how_it_ended(status) if status else "ended by itself, as by os._exit() or exec"
-            raise PrimbenchError(f"{what}: {before} {how}") from None
+            raise PrimbenchError(f"{what}: {before} {_how(status)}") from None
     if answer.error:
         raise (InvalidRequest if answer.exit_code == InvalidRequest.exit_code else PrimbenchError)(answer.error)
-    return replace(answer, died=how_it_ended(status)) if status else answer
+    return replace(answer, died=_how(status)) if request.script and not answer.is_all_told else answer
+
+
+def _how(status: int) -> str:
+    return how_it_ended(status) if status else "ended by itself, as by os._exit() or exec"
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

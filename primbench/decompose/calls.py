@@ -18,7 +18,6 @@ from primbench.decompose.laps import Laps, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
 
 
 class Given(NamedTuple):
@@ -57,11 +56,9 @@ class Calls(threading.local):
 
 
 @contextlib.contextmanager
-def following_modules(
-    here: Calls, begin: Callable[[], AbstractContextManager[object]], end: Callable[[Given, Any], None]
-) -> Iterator[None]:
-    """Inside, each call of an outermost module runs in what ``begin`` returns, and ends with ``end(given, output)``,
-    unless it has raised. here: the thread's.
+def following_modules(here: Calls, begin: Callable[[], None], end: Callable[[Given, Any], None]) -> Iterator[None]:
+    """Inside, each call of an outermost module begins with ``begin`` and ends with ``end(given, output)``, unless it
+    has raised. here: the thread's.
 
     Hooks of all modules would have each of a model's take several microseconds more, in steps that are timed: in place
     of them the call itself is replaced, which asks little where it is within another module's.
@@ -75,11 +72,10 @@ def following_modules(
     def call(module: Any, *arguments: Any, **named: Any) -> Any:
         if is_compiling() or here.is_in_module:  # torch.compile() traces this, too, and would stop at what it does
             return original(module, *arguments, **named)
-        around = begin()
+        begin()
         here.is_in_module = True
         try:
-            with around:
-                output = original(module, *arguments, **named)
+            output = original(module, *arguments, **named)
         finally:
             here.is_in_module = False
         end(given_to(module, arguments, named), output)

@@ -65,8 +65,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int = 0
     compiled: int = 0
     cuda_graphs: int = 0
+    is_all_told: bool = False
+    """Whether steps after it have told what they tell."""
     died: str = ""
-    """How the process died that had captured it; "" where it did not."""
+    """How its process ended where they had not; "" where they had."""
     error: str = ""
     exit_code: int = 0
 
@@ -92,21 +94,19 @@ def main() -> None:
         run(request.script, request.arguments, request.number, answer, **kind)
     else:
         answer(_of_model(request))
-    _end()
+    _end_threads()
 
 
-def _end() -> None:
+def _end_threads() -> None:
     """Python waits for threads, some of which go on until a script that would have run on tells them to end, or for
-    ever. It also frees what profilers have found.
-    """
+    ever."""
     from primbench.decompose.leaving import end_now
-    from primbench.decompose.profiled import KEPT
 
     others = [each for each in threading.enumerate() if each is not threading.current_thread() and not each.daemon]
     until_s = time.monotonic() + ENDING_S
     for each in others:
         each.join(max(0.0, until_s - time.monotonic()))
-    if KEPT or any(each.is_alive() for each in others):
+    if any(each.is_alive() for each in others):
         end_now()
 
 
@@ -127,6 +127,7 @@ def _answered(found: CapturedStep | PrimbenchError) -> Answer:
         left_out=sum(each.calls for each in left_out(found)),
         compiled=found.compiled,
         cuda_graphs=found.cuda_graphs,
+        is_all_told=found.is_all_told,
     )
 
 

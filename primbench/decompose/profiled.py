@@ -7,6 +7,7 @@ are of steps of their own.
 
 from __future__ import annotations
 
+import ctypes
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +16,7 @@ from primbench.decompose import on_gpu, on_host
 from primbench.decompose.on_gpu import GpuSteps, gpu_steps
 from primbench.decompose.on_host import HostSteps, host_steps
 from primbench.decompose.ranks import of_ranks
-from primbench.decompose.spans import Noted, noted, of_threads
+from primbench.decompose.spans import Noted, noted
 from primbench.timing.host_counters import queued_s as queued_s_so_far
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 STEPS = 6  # that are profiled, of whose median there is an interval
 WARM_UP = 1  # before these, in which the profiler takes longer for its events
-KEPT = list[Any]()
-"""What profilers of torch have found: where several have run, to free what one of them has may end the process."""
 
 
 class ProfiledSteps(NamedTuple):
@@ -55,16 +54,16 @@ class ProfiledSteps(NamedTuple):
 
 class Inside:
     """Steps that run under the profiler, one after the other, once it is warm. told: what they tell; None before they
-    do. names: of operators as the profiler has them, of which each is told apart. all_threads: whether those of
-    threads count, too, that the script has started.
+    do. names: of operators as the profiler has them, of which each is told apart. has_helpers: whether threads compute
+    for a step of which the profiler does not tell, so that nobody knows how long one passes inside operators.
     """
 
-    def __init__(self, names: Collection[str] = (), *, all_threads: bool = False) -> None:
+    def __init__(self, names: Collection[str] = (), *, has_helpers: bool = False) -> None:
         self._names = names
         # The GPU's last: once the profiler has noted what runs there, launches take longer for good.
-        self._due = [_Log(all_threads=all_threads), *([_Log(of_gpu=True)] if on_gpu.is_noted() else [])]
+        self._due = [*([] if has_helpers else [_Log()]), *([_Log(of_gpu=True)] if on_gpu.is_noted() else [])]
         self._done = list[_Log]()
-        self.told: ProfiledSteps | None = None
+        self.told = None if self._due else _both(HostSteps(), GpuSteps())
 
     def end(self) -> None:
         """A step ends, and the next one begins. Raises RuntimeError where the script has a profiler of its own."""
@@ -98,8 +97,8 @@ class _Log:
     for that.
     """
 
-    def __init__(self, *, of_gpu: bool = False, all_threads: bool = False) -> None:
-        self.is_of_gpu, self._all_threads = of_gpu, all_threads
+    def __init__(self, *, of_gpu: bool = False) -> None:
+        self.is_of_gpu = of_gpu
         self._profiler: Any = None
         self._queued_s: list[float] = []  # so far, at each end
         self._ends_ns: list[int] = []
@@ -115,10 +114,7 @@ class _Log:
 
         if self._profiler is None:
             plain_s = on_gpu.launch_s() if self.is_of_gpu else 0.0
-            profiler = profile(
-                activities=[ProfilerActivity.CUDA if self.is_of_gpu else ProfilerActivity.CPU],
-                experimental_config=of_threads() if self._all_threads else None,
-            )
+            profiler = profile(activities=[ProfilerActivity.CUDA if self.is_of_gpu else ProfilerActivity.CPU])
             profiler.__enter__()
             self._profiler = profiler
             self._launch_s = max(0.0, on_gpu.launch_s() - plain_s) if self.is_of_gpu else 0.0
@@ -136,7 +132,8 @@ class _Log:
                 on_gpu.await_gpus()
             profiler.__exit__(None, None, None)
             results = profiler.profiler.kineto_results
-            KEPT.append(results)
+            # Never freed: that may end the process where another profiler has run meanwhile, as at the end of Python.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(results))
             # events() of torch.profiler makes a tree of them, which takes half a minute where these take a second.
             self._noted = noted(results.events())
 

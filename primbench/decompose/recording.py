@@ -10,13 +10,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 from primbench.decompose.compiled import following
 from primbench.decompose.described import HIGHER_ORDER, described, is_of_torch, tree
 from primbench.decompose.faults import fault_s
+from primbench.decompose.helpers import following_helpers
 from primbench.decompose.laps import lasting
 from primbench.decompose.reuse import tensors_in, touched
+from primbench.decompose.step_phases import StepPhases, compiled_graphs, is_in_backward
 from primbench.decompose.written import CapturedStep
 from primbench.problem.generated import GENERATED, digest, is_output, parameters
 from primbench.problem.operands import Operand
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from primbench.decompose.compiled import Launched
 
 UNSEEN = ("profiler", "prim")  # namespaces of what computes nothing
-READ = ("aten::_local_scalar_dense", "aten::detach", "aten::alias")  # of a loss that is told, which begins no pass
 
 
 @contextlib.contextmanager
@@ -43,51 +45,96 @@ def capture() -> Iterator[CapturedStep]:
         yield step
 
 
-def recorder(step: CapturedStep, is_apart: Callable[[], bool] = lambda: False) -> Any:
+def recorder(
+    step: CapturedStep, is_apart: Callable[[], bool] = lambda: False, is_in_call: Callable[[], bool] = lambda: True
+) -> Any:
     """A context in which calls are added to the step. is_apart: whether those of that moment are none of its own.
+    is_in_call: whether a thread that the one that entered it starts at that moment computes for the step; one that is
+    started in a backward pass always does.
 
-    Its begin_module() is for who knows that one is called; in its helping() another thread computes for the one that
-    entered it. Its abandon() is for another thread than that one, which has ended: a dispatch mode ends with it.
+    Its begin_module() is for who knows that one is called. Its abandon() is for another thread than the one that
+    entered it, which has ended: a dispatch mode ends with it.
     """
+    added, around = _Added(step, is_apart, is_in_call), contextlib.ExitStack()
+    mode = _mode(added)
+
+    class Recorder(mode):  # type: ignore[misc,valid-type]
+        def begin_module(self) -> None:
+            self.phases.begin()
+
+        def __enter__(self) -> Any:
+            if self.phases.follow():
+                around.enter_context(_counting_replays(step))
+                around.enter_context(as_compiled())
+                around.enter_context(following(_launching(added, self.phases)))
+                around.enter_context(following_helpers(step, added.is_its_own, mode))
+            return super().__enter__()
+
+        def __exit__(self, *raised: Any) -> None:
+            super().__exit__(*raised)
+            if self.phases.leave():
+                self._close()
+                _finish(step)
+
+        def abandon(self) -> None:
+            while not self.phases.leave():
+                pass
+            self._close()
+
+        def _close(self) -> None:
+            added.end()
+            around.close()
+
+    return Recorder()
+
+
+def _mode(added: _Added) -> Any:
+    """A kind of dispatch mode, each of one thread, in which calls are added."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    phases, around = _Phases(), contextlib.ExitStack()
-
-    class Helping(TorchDispatchMode):  # type: ignore[misc]
+    class Mode(TorchDispatchMode):  # type: ignore[misc]
         ignore_compile_internals: Any = classmethod(sees_kernels)
         supports_higher_order_operators = True
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.phases = StepPhases()
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             if not _are_plain(types):
                 return NotImplemented  # tensors of a kind of their own call operators on what they are made of
-            if func.namespace in UNSEEN or is_apart():
+            if func.namespace in UNSEEN or added.is_apart():
                 return func(*args, **kwargs)
             whole = _taken_apart(self, func, args, kwargs)
-            return _called(func, args, kwargs, step, phases) if whole is NotImplemented else whole
+            return _called(func, args, kwargs, added, self.phases) if whole is NotImplemented else whole
 
-    class Recorder(Helping):
-        begin_module, helping = staticmethod(phases.begin), Helping
+    return Mode
 
-        def __enter__(self) -> Any:
-            if phases.follow():
-                around.enter_context(_counting_replays(step))
-                around.enter_context(as_compiled())
-                around.enter_context(following(_launching(step, phases, is_apart)))
-            return super().__enter__()
 
-        def __exit__(self, *raised: Any) -> None:
-            super().__exit__(*raised)
-            if phases.leave():
-                around.close()
-                _finish(step)
+class _Added:
+    """Calls of a step, which several threads may add until it is over, that are not apart from it."""
 
-        def abandon(self) -> None:
-            while not phases.leave():
-                pass
-            around.close()
+    def __init__(self, step: CapturedStep, is_apart: Callable[[], bool], is_in_call: Callable[[], bool]) -> None:
+        self.step, self._is_apart, self._is_in_call = step, is_apart, is_in_call
+        self._thread, self._one, self._is_over = threading.current_thread(), threading.Lock(), False
 
-    return Recorder()
+    def is_apart(self) -> bool:
+        return self._is_over or self._is_apart()
+
+    def is_its_own(self) -> bool:
+        """Whether who asks computes for the step: the thread that entered it, in a call, or a backward pass."""
+        is_own = threading.current_thread() is self._thread and self._is_in_call()
+        return (is_own or is_in_backward()) and not self.is_apart()
+
+    def add(self, call: Call) -> None:
+        with self._one:
+            if not self._is_over:
+                self.step.calls.append(call)
+
+    def end(self) -> None:
+        with self._one:
+            self._is_over = True
 
 
 def _taken_apart(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
@@ -98,7 +145,7 @@ def _taken_apart(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
         return func.decompose(*args, **kwargs)
 
 
-def _called(func: Any, args: Any, kwargs: Any, step: CapturedStep, phases: _Phases) -> Any:
+def _called(func: Any, args: Any, kwargs: Any, added: _Added, phases: StepPhases) -> Any:
     tensors = [*tensors_in([*args, *kwargs.values()])]
     call = described(
         func, args, kwargs, phases.now(func.name(), tensors)
@@ -111,7 +158,7 @@ def _called(func: Any, args: Any, kwargs: Any, step: CapturedStep, phases: _Phas
     call = call if call.host_only else _touching(call, tensors, result)
     if call.touched and not call.touched.made and not _are_plain(map(type, tensors_in(result))):
         call = call._replace(host_only=True)  # a tensor of a kind of its own around what was given
-    step.calls.append(call)
+    added.add(call)
     return result
 
 
@@ -122,14 +169,14 @@ def _are_plain(types: Iterable[type]) -> bool:
     return all(each in (torch.Tensor, torch.nn.Parameter) for each in types)
 
 
-def _launching(step: CapturedStep, phases: _Phases, is_apart: Callable[[], bool]) -> Launched:
+def _launching(added: _Added, phases: StepPhases) -> Launched:
     """Has a launch of a generated kernel recorded, unless it is none of the step's own."""
     from torch.utils._python_dispatch import _disable_current_modes
 
     def launched(name: str, text: str, arguments: tuple[Any, ...], launch: Callable[[], Any]) -> Any:
         with _disable_current_modes():
-            if not is_apart():
-                step.calls.append(_launch(step, name, text, arguments, phases.now()))
+            if not added.is_apart():
+                added.add(_launch(added.step, name, text, arguments, phases.now()))
             return launch()
 
     return launched
@@ -201,14 +248,8 @@ def _finish(step: CapturedStep) -> None:
         cudnn_benchmark=on_gpu and torch.backends.cudnn.benchmark,
         ranks=ranks,
     )
-    step.compiled = 0 if sees_kernels() else _graphs()
+    step.compiled = 0 if sees_kernels() else compiled_graphs()
     step.fault_s = None if on_gpu else fault_s()
-
-
-def _graphs() -> int:
-    """How many graphs of operators torch has compiled."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return int(dynamo.counters["stats"]["unique_graphs"]) if dynamo else 0
 
 
 def _allows_tf32(library: Any) -> bool:
@@ -217,63 +258,6 @@ def _allows_tf32(library: Any) -> bool:
         return bool(library.allow_tf32)
     except RuntimeError:
         return str(getattr(library, "fp32_precision", "")) == "tf32"
-
-
-class _Phases:
-    """Which part of a step is under way: by autograd, the optimizer's hooks, and modules that are called."""
-
-    def __init__(self) -> None:
-        self._is_over = False  # autograd's part, or that of an optimizer that goes without
-        self._handles: list[Any] = []
-        self._depth = 0
-
-    def follow(self) -> bool:
-        """Whether that is the first time."""
-        from torch.nn.modules.module import register_module_forward_pre_hook
-        from torch.optim.optimizer import register_optimizer_step_pre_hook
-
-        self._depth += 1
-        # A mode is entered again where an operator is taken apart; with other hooks than before compiled code is none.
-        if self._depth == 1 and not _graphs():
-            self._handles = [
-                register_module_forward_pre_hook(lambda *_: self.begin()),
-                register_optimizer_step_pre_hook(lambda *_: self._step()),
-            ]
-        return self._depth == 1
-
-    def leave(self) -> bool:
-        """Whether that was for good."""
-        self._depth -= 1
-        if self._depth:
-            return False
-        for each in self._handles:
-            each.remove()
-        return True
-
-    def begin(self) -> None:
-        """A module is called."""
-        self._is_over = False
-
-    def _step(self) -> None:
-        self._is_over = True
-
-    def now(self, name: str = "", given: Iterable[Any] = ()) -> Phase:
-        """Of an operator that is called with these tensors."""
-        import torch
-
-        if is_in_backward():
-            self._is_over = True
-            return "backward"
-        if name not in READ and torch.is_grad_enabled() and any(each.requires_grad for each in given):
-            self.begin()
-        return "optimizer" if self._is_over else "forward"
-
-
-def is_in_backward() -> bool:
-    """Whether autograd is what calls, as torch.autograd.graph finds it."""
-    import torch
-
-    return bool(torch._C._current_graph_task_id() != -1)  # noqa: SLF001
 
 
 @contextlib.contextmanager

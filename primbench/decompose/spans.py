@@ -47,16 +47,6 @@ def noted(events: Iterable[Any]) -> list[Noted]:
     ]
 
 
-def of_threads() -> Any:
-    """How the profiler is told to note all threads; None where this torch cannot."""
-    from torch._C._profiler import _ExperimentalConfig
-
-    try:
-        return _ExperimentalConfig(profile_all_threads=True)
-    except TypeError:
-        return None
-
-
 def lasting_s(spans: Iterable[tuple[int, int]], steps: Iterable[tuple[int, int]]) -> list[float]:
     """How long of each step some of them lasted, in seconds."""
     ordered = sorted(spans)

@@ -23,8 +23,9 @@ from primbench.decompose.laps import LEAST_TIMED, Laps
 from primbench.decompose.leaving import Done, end_now
 from primbench.decompose.place import here
 from primbench.decompose.profiled import Inside
-from primbench.decompose.recording import is_in_backward, recorder
+from primbench.decompose.recording import recorder
 from primbench.decompose.script_counts import ScriptCounts
+from primbench.decompose.step_phases import is_in_backward
 from primbench.decompose.updates import Updates
 from primbench.decompose.written import CapturedStep
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     from primbench.errors import PrimbenchError
 
-_ALONE = contextlib.nullcontext()
 MOST_TIMED = 50  # calls to infer, of which few may be like the captured one
 
 
@@ -62,7 +62,6 @@ class StepWatch:
         self._step = CapturedStep()
         self._records = threading.Lock()  # held from where a step is recorded, for good once it is captured
         self._thread: threading.Thread | None = None  # that holds it, since a dispatch mode is of one
-        self._others = set[threading.Thread]()  # that were there when it called an outermost module, which goes on
         self._laps = Laps()  # of that thread
         self._is_due = ""  # the optimizer that has made a step within backward()
         self._learns: threading.Thread | None = None  # made the first backward pass
@@ -153,32 +152,18 @@ class StepWatch:
             self._begin()
         self._leave_if_enough()
 
-    def _begin_outermost(self) -> contextlib.AbstractContextManager[object]:
+    def _begin_outermost(self) -> None:
         if is_in_backward():
-            return _ALONE
+            return
         if (name := self._is_due) and self._trains is threading.current_thread() and not self.is_forked:
             self._is_due = ""
             self._end_training(f"between the calls of a module that follow two backward() with {name}.step() in them")
         if self.endings.is_first and not self._seen.passes and not self._is_inference():
             self._drop()
-        return self._recorded()
-
-    def _recorded(self) -> contextlib.AbstractContextManager[object]:
-        """Of a thread that the recorded one has started in a call of its own, as DataParallel does, what it computes is
-        recorded, too.
-        """
         if self._is_recording:
             self._recorder.begin_module()
-            self._others = {*threading.enumerate()}
-        elif self._others and threading.current_thread() not in self._others:
-            self._step.helpers += 1
-            helping: contextlib.AbstractContextManager[object] = self._recorder.helping()
-            return helping
-        return _ALONE
 
     def _end_outermost(self, given: Given, output: Any) -> None:
-        if self._is_recording:
-            self._others = set()
         is_inference = self._is_inference()
         self._here.laps.module_calls[str(given) if is_inference else given.kind] += 1
         if not is_inference:
@@ -230,7 +215,7 @@ class StepWatch:
         if not self._records.acquire(blocking=False):
             return
         self._thread, self._laps = threading.current_thread(), self._here.laps
-        self._recorder = recorder(self._step, lambda: self._laps.is_loading)
+        self._recorder = recorder(self._step, lambda: self._laps.is_loading, lambda: self._here.is_in_module)
         self._recorder.__enter__()
 
     def leave_off(self) -> None:
@@ -250,7 +235,7 @@ class StepWatch:
             self._forget()
 
     def _forget(self) -> None:
-        self._recorder, self._step, self._thread, self._others = None, CapturedStep(), None, set()
+        self._recorder, self._step, self._thread = None, CapturedStep(), None
         self._records.release()
 
     def _end(self, between: str, number: int) -> None:
@@ -278,7 +263,7 @@ class StepWatch:
             self._leave(Done(0))
         if self._inside is None:
             names = {each.profiled_name for each in self._step.calls}
-            self._inside = Inside(names, all_threads=self._step.helpers > 0)
+            self._inside = Inside(names, has_helpers=self._step.helpers > 0)
         try:
             self._inside.end()
         except RuntimeError:
@@ -301,6 +286,7 @@ class StepWatch:
         if self.is_done:
             if self._inside:
                 self._inside.tell()
+            self._step.is_all_told = True
             self._tell()
         elif ended is not None:
             self._answer(ended)

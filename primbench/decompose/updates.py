@@ -11,8 +11,9 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
-from primbench.decompose.recording import as_compiled, is_in_backward, sees_kernels
+from primbench.decompose.recording import as_compiled, sees_kernels
 from primbench.decompose.reuse import made_of
+from primbench.decompose.step_phases import is_in_backward
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -67,9 +67,11 @@ class CapturedStep:
     cuda_graphs: int = 0
     """How many CUDA graphs it replayed."""
     helpers: int = 0
-    """How many times a thread computed for it that it had started within a call of a module."""
+    """How many threads it has started to compute for it, within a call of a module or a backward pass."""
     generated: dict[str, str] = field(default_factory=dict)
     """Texts of its kernels that torch.compile has generated, by their digests."""
+    is_all_told: bool = False
+    """Whether steps after it have told what they tell."""
     whole: Problem | None = None
     """A problem that is the step; None where there is none."""
 
@@ -77,6 +79,12 @@ class CapturedStep:
     def unlike(self) -> int:
         """How many of the laps called other modules, or them other times; compiled ones do not tell of their calls."""
         return 0 if self.compiled else sum(each.module_calls != self.module_calls for each in self.laps)
+
+    @property
+    def queues_s(self) -> list[float]:
+        """How long each of the laps waited for a CPU; [] where that is not known of all, as of a thread's first."""
+        known = [each.queued_s for each in self.laps if each.queued_s is not None]
+        return known if len(known) == len(self.laps) else []
 
     @property
     def faults_s(self) -> list[float]:
@@ -211,7 +219,7 @@ def _head(step: CapturedStep, parts: int) -> list[str]:
         threads=step.threads,
         times_s=_rounded(each.seconds for each in step.laps),
         waits_s=_rounded(each.waited_s for each in step.laps),
-        queues_s=_rounded(each.queued_s for each in step.laps if each.queued_s is not None),
+        queues_s=_rounded(step.queues_s),
         faults_s=_rounded(step.faults_s),
         **_profiled(step.profiled),
         unlike=step.unlike,

@@ -15,6 +15,7 @@ from primbench.compare.ratio import Estimate
 from primbench.compare.runs import side_of
 from primbench.compare.sides import Side, identity
 from primbench.results.file import read_in_part
+from primbench.results.metrics import METRICS
 from primbench.system.meaning import FactId
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _slower(found: NodeFindings, cases: Sequence[OfCase], baseline: Side, side: 
             case=cases[number].case,
             estimates=[_estimate(each, cases[number]) for each in outlying],
             verdict="slower",
-            decided_by=outlying[0].metric,
+            decided_by=max(outlying, key=lambda each: (not METRICS[each.metric].is_tail, each.ratio)).metric,
         )
         for number, outlying in metrics.items()
         if identity(cases[number].case) in both

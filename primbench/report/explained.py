@@ -117,7 +117,9 @@ def _unseen(explained: Explained) -> Iterator[str]:
         yield f"the step replayed {several}, in which no operator is seen: what they take is unexplained"
     if explained.helpers:
         several = f"{explained.helpers} thread{'s' * (explained.helpers != 1)}"
-        shorter = ", and is shown as much shorter as GPUs were busy" if Device.parse(explained.device).is_gpu else ""
+        first = explained.numbers[0]
+        is_shorter = Device.parse(explained.device).is_gpu and (first.ratio or 0.0) > 1
+        shorter = ", and is shown as much shorter as GPUs were busy together" if is_shorter else ""
         yield (
             f"{several} that it started computed for it, as DataParallel's do where DistributedDataParallel has a "
             f"process for each GPU: what ran at the same time may add up to more than the step{shorter}"

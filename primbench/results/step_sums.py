@@ -76,9 +76,10 @@ def explained(
     timed = None if whole else steps and of_device(steps, on_gpu=on_gpu)
     numbers, rows = (_on_gpu if on_gpu else _on_cpu)(calls, whole, timed)
     far = sum(part.calls for part in calls if part.is_far)
-    found = _explained(device, at_once(calls, timed), whole, numbers, rows)
+    found = _explained(device, calls, whole, numbers, rows)
     longer = timed and slowest(timed, calls, found.seconds(SLOWER))
-    return replace(found, slowest=longer, timed=timed, far=far, **_unseen(captured))
+    others = _others(at_once(calls, timed))
+    return replace(found, slowest=longer, timed=timed, far=far, others=others, **_unseen(captured))
 
 
 def _unseen(captured: Captured | None) -> dict[str, int]:
@@ -89,19 +90,23 @@ def _unseen(captured: Captured | None) -> dict[str, int]:
 def _explained(
     device: str, parts: Sequence[Part], whole: Sequence[Record], numbers: list[Number], rows: list[SumRow]
 ) -> Explained:
-    others = [(part.label, part.all_s) for part in parts if part.row == OTHERS]
     unmeasured = [(": ".join(filter(None, (part.label, part.reason))), part.calls) for part in parts if part.reason]
     return Explained(
         device=device,
         numbers=numbers,
         rows=rows,
         calls=sum(part.calls for part in parts),
-        others=dict(sorted(_summed(others).items(), key=lambda item: -item[1])),
         in_step=told_by_step(parts),
         unmeasured={reason: round(calls) for reason, calls in _summed(unmeasured).items()},
         disturbed_s=sum(part.all_s for part in parts if part.disturbances),
         disturbances=_disturbed_by(parts, whole),
     )
+
+
+def _others(parts: Sequence[Part]) -> dict[str, float]:
+    """Seconds of other operators, by name, the largest first."""
+    others = [(part.label, part.all_s) for part in parts if part.row == OTHERS]
+    return dict(sorted(_summed(others).items(), key=lambda item: -item[1]))
 
 
 def _disturbed_by(parts: Sequence[Part], whole: Sequence[Record]) -> dict[str, list[str]]:

@@ -101,8 +101,8 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     cuda_graphs: Annotated[int, msgspec.Meta(ge=0)] = 0
     """CUDA graphs that the step replayed, of whose operators none was captured."""
     helpers: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """How many times a thread computed for the step that it had started within a call of a module, as DataParallel does
-    for each GPU: its calls may have run at the same time as others.
+    """Threads that the step started within calls of modules, as DataParallel does for each GPU: what they called may
+    have run at the same time as others.
     """
     place: StepPlace = StepPlace()
     """Where all that was."""

@@ -136,4 +136,5 @@ def test_a_filter_is_likely_for_what_each_call_takes_and_a_quota_for_what_few_sa
     assert cause == found.explanation.cause
     told = " ".join(found.explanation.causes)
     assert "a seccomp filter looks at getppid" in told
+    assert ("makes a ratio of 1.4, no more" in told) == (cause == "cpu-quota")
     assert "quota" in told

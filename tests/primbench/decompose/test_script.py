@@ -364,48 +364,101 @@ def test_a_script_whose_process_is_gone_is_told_how_it_ended(tmp_path: Path, las
     assert (1, said) == (done.returncode, done.stderr.splitlines()[-1])
 
 
-def test_a_script_whose_process_dies_once_its_step_is_captured(tmp_path: Path) -> None:
-    """What it captured stays, and that later steps could not tell is said."""
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ("number < 5 or os.kill(os.getpid(), 11)", "died of signal SIGSEGV: not all that later steps tell is known"),
+        ("number < 5 or os._exit(0)", "ended by itself, as by os._exit() or exec: not all that later steps tell is"),
+        ("number or atexit.register(os._exit, 5)", ""),
+    ],
+)
+def test_what_a_script_is_ended_by_before_later_steps_have_told_is_said(tmp_path: Path, last: str, said: str) -> None:
+    """What it captured stays; once they have told, nothing is said."""
     script, captured = tmp_path / "own.py", tmp_path / "step.toml"
-    script.write_text(TRAINING.format(at_each="number < 5 or __import__('os').kill(__import__('os').getpid(), 11)"))
+    script.write_text(f"import atexit, os\n{TRAINING.format(at_each=last)}")
     command = [sys.executable, "-P", "-m", "primbench", "capture", str(script), "-o", str(captured), "--step", "4"]
-    done = subprocess.run([*command, "--", "9"], capture_output=True, text=True, check=False)
-    said = "once it was captured, its process died of signal SIGSEGV: not all that later steps tell is known"
-    assert 0 == done.returncode
+    done = subprocess.run([*command, "--", "40"], capture_output=True, text=True, check=False)
+    assert (0, bool(said)) == (done.returncode, "once it was captured" in done.stderr)
     assert said in done.stderr
     assert [] != suites.read(captured)
 
 
-def test_what_threads_compute_that_a_module_starts_is_of_its_step(tmp_path: Path) -> None:
-    """As DataParallel does for each GPU; what other threads compute meanwhile is not."""
-    halves = """
-import threading
-def apart(*tasks):
+HALVES = """
+import sys, threading, torch
+def both(*tasks):
     threads = [threading.Thread(target=task) for task in tasks]
     for each in threads: each.start()
-    for each in threads: each.join()
+    return threads
 class Halves(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.halves = torch.nn.ModuleList([torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)])
+    def half(self, number, rows, found):
+        found[number] = self.halves[number](torch.nn.functional.linear(rows, torch.eye(4)))
     def forward(self, rows):
         found = {}
-        apart(*(lambda i=i: found.update({i: self.halves[i](rows[i::2])}) for i in range(2)))
-        ready.set(); seen.wait()
+        for each in both(*(lambda i=i: self.half(i, rows[i::2], found) for i in range(2))): each.join()
+        %s
         return found[0] + found[1]
-ready, seen, other = threading.Event(), threading.Event(), torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())
-def aside():
-    while True:
-        ready.wait(); ready.clear(); other(torch.ones(1, 8)); seen.set()
-threading.Thread(target=aside, daemon=True).start()
 module = Halves()
+optimizer = torch.optim.SGD(module.parameters(), 0.1)
+for number in range(int(sys.argv[1])):
+    %s
+    optimizer.step()
 """
-    text = TRAINING.format(at_each="seen.clear()").replace("module = torch.nn.Linear(4, 3)\n", halves)
-    step = outcome(tmp_path, text, "40", number=8)
-    named = Counter(call.name for call in step.calls)
-    assert (2, 2, 0) == (named["addmm"], step.helpers, named["tanh"])
+LEARN = "module(torch.ones(2, 4)).sum().backward()"
+
+
+def test_what_threads_compute_that_a_module_starts_is_of_its_step(tmp_path: Path) -> None:
+    """As DataParallel does for each GPU; in a backward pass, too, and outside of modules in such a thread."""
+    step = outcome(tmp_path, HALVES % ("", LEARN), "40", number=8)
+    named = Counter((call.name, call.phase) for call in step.calls)
+    assert (2, 2, 2) == (named["addmm", "forward"], named["mm", "forward"], step.helpers)
     assert step.profiled is not None
-    assert step.profiled.operators_s["addmm"] > 0
+    assert [] == step.profiled.inside_s  # of these threads the profiler does not tell
+    rows = "torch.ones(2, 4, requires_grad=True), use_reentrant=True"
+    again = f"torch.utils.checkpoint.checkpoint(module, {rows}).sum().backward()"
+    step = outcome(tmp_path, "import torch.utils.checkpoint\n" + HALVES % ("", again), "40", number=8)
+    assert (4, 4) == (Counter(call.name for call in step.calls)["addmm"], step.helpers)
+
+
+def test_what_other_threads_compute_meanwhile_is_not_and_none_of_them_has_an_error(tmp_path: Path) -> None:
+    """One that was there before, one that another one starts, and one that goes on when its step is over."""
+    others = """
+asked, seen, other = threading.Event(), threading.Event(), torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
+threading.excepthook = lambda raised: print(raised, file=open("raised", "w"))
+def serve():
+    while True:
+        asked.wait(); asked.clear()
+        for each in both(lambda: other(torch.ones(1, 4))): each.join()
+        seen.set()
+threading.Thread(target=serve, daemon=True).start()
+class Stop(Exception): pass
+def stopping(*_): raise Stop
+early = torch.nn.Sequential(torch.nn.Linear(4, 4))
+early.register_forward_hook(stopping)
+module = Halves()
+def long(): [other(torch.ones(1, 4)) for _ in range(300)]
+"""
+    ask = "asked.set(); seen.wait(); seen.clear()"
+    text = (HALVES % (ask, f"try: early(torch.ones(1, 4))\n    except Stop: pass\n    {LEARN}")).replace(
+        "module = Halves()\n", others
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        step = outcome(tmp_path, text, "40", number=8)
+        assert (3, 0, 2) == (
+            *(Counter(call.name for call in step.calls)[each] for each in ("addmm", "tanh")),
+            step.helpers,
+        )
+        after = text.replace(ask, "module.late = both(long)[0]").replace(
+            "optimizer.step()\n", "optimizer.step(); module.late.join()\n"
+        )
+        step = outcome(tmp_path, after, "40", number=8)
+        counted = Counter(call.name for call in step.calls)
+        assert (3, 3) == (step.helpers, counted["addmm"] - counted["tanh"])
+        assert suite_of(step)
+    assert not (tmp_path / "raised").exists()
 
 
 def test_two_ranks_under_torchrun_as_they_are(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import resource
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import primbench.suites as suites
+from primbench.decompose.laps import Lap
 from primbench.decompose.reuse import distances
 from primbench.decompose.written import CapturedStep, cases, parts
 from primbench.errors import FileError, InvalidField, OutputError
@@ -154,6 +156,13 @@ def test_what_does_not_suit_a_tensor_is_said(text: str, why: str) -> None:
     with pytest.raises(InvalidField) as caught:
         operand(text)
     assert f"tensor {text!r}: {why}" == str(caught.value)
+
+
+def test_a_wait_for_a_cpu_that_is_not_known_of_every_lap_is_of_none() -> None:
+    """The kernel has counted nothing of a thread yet when that looks for the first time."""
+    first, later = (Lap(1e-3, 0.0, queued_s, 0, Counter()) for queued_s in (None, 1e-5))
+    assert [] == CapturedStep(laps=[first, later]).queues_s
+    assert [1e-5] == CapturedStep(laps=[later]).queues_s
 
 
 def test_which_primitive_an_operator_is() -> None:

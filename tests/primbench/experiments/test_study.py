@@ -496,6 +496,7 @@ def mean(ratio: float) -> Estimate:
         ([compared(ALIKE, mean(1.05))], True),
         ([compared(ALIKE, mean(1.75))], False),
         ([compared(estimate("slower", 0.03))], False),
+        ([compared(estimate("slower", 0.004), estimate("slower", 0.03, "wall_mean_s", judges=True, ratio=4.0))], True),
         ([compared(estimate("slower", 0.004)), compared(estimate("faster", 0.001))], True),
         ([compared(ALIKE, estimate("slower", 0.03, "stream_s"))], False),
         ([compared(ALIKE, fails_more="podman")], True),  # more pairs do not take a failure back
