@@ -206,6 +206,8 @@ def test_a_cause_is_told_of_a_node_of_a_fleet(tree: Path) -> None:
         for line in rest:
             if line["kind"] == "worker":
                 line["environment"]["limits"]["turns"] = 7 if rank else 5
+            if line["kind"] == "record":
+                line["later"] = None  # on a busy machine it has the limits as they are here
         header["member"] = {
             "node": f"n{rank}",
             "rank": rank,
