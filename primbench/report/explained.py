@@ -122,7 +122,8 @@ def _unseen(explained: Explained) -> Iterator[str]:
         shorter = ", and is shown as much shorter as GPUs were busy together" if is_shorter else ""
         yield (
             f"{several} that it started computed for it, as DataParallel's do where DistributedDataParallel has a "
-            f"process for each GPU: what ran at the same time may add up to more than the step{shorter}"
+            f"process for each GPU: what ran at the same time may add up to more than the step{shorter}; "
+            "how long the step passes in Python is not known"
         )
 
 
