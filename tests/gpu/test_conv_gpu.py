@@ -6,8 +6,8 @@ import pytest
 
 from primbench import Method, measure
 from primbench.backends import missing
+from primbench.decompose.as_cases import cases
 from primbench.decompose.model import captured
-from primbench.decompose.written import cases
 from primbench.environment.devices import has_gpu_node
 from primbench.kernels.conv import Conv
 from primbench.kernels.model import Model

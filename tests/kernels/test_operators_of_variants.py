@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from primbench.decompose.written import cases
+from primbench.decompose.as_cases import cases
 from primbench.problem.operands import operand
 from primbench.problem.operators import Call, NotThere, Settings
 from primbench.registry import build

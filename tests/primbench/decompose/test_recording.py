@@ -11,7 +11,8 @@ import primbench
 import primbench.suites as suites
 from primbench import Method
 from primbench.backends import missing
-from primbench.decompose.written import cases, left_out
+from primbench.decompose.as_cases import cases
+from primbench.decompose.written import left_out
 from primbench.kernels.aten import Aten
 from primbench.kernels.model import Model
 from primbench.problem.operands import Operand

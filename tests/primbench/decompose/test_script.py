@@ -456,7 +456,8 @@ def long(): [other(torch.ones(1, 4)) for _ in range(300)]
         )
         step = outcome(tmp_path, after, "40", number=8)
         counted = Counter(call.name for call in step.calls)
-        assert (3, 3) == (step.helpers, counted["addmm"] - counted["tanh"])
+        assert 3 == step.helpers
+        assert counted["addmm"] - counted["tanh"] in (3, 4)  # the step may end between two of the one that goes on
         assert suite_of(step)
     assert not (tmp_path / "raised").exists()
 

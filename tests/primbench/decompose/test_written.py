@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import primbench.suites as suites
+from primbench.decompose.as_cases import cases
 from primbench.decompose.laps import Lap
 from primbench.decompose.reuse import distances
-from primbench.decompose.written import CapturedStep, cases, parts
+from primbench.decompose.written import CapturedStep, parts
 from primbench.errors import FileError, InvalidField, OutputError
 from primbench.kernels.aten import Aten
 from primbench.problem.operands import DTYPES, FLOATS, WHOLE, Operand, contiguous, operand, read, written
