@@ -2,7 +2,7 @@
 
 What torch.compile has compiled runs as it does by itself, its kernels recorded as they are launched. A torch before 2.9
 takes no compiled code while a dispatch mode is on: there it runs as the operators that went into it. In inference_mode
-an operator that is made of others arrives whole, and is taken apart here.
+an operator that is made of others arrives whole, and is taken apart here, unless its device has a kernel for it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from primbench.decompose.compiled import Launched
 
 UNSEEN = ("profiler", "prim")  # namespaces of what computes nothing
+DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA"}  # of torch's kernels for a type of device
 
 
 @contextlib.contextmanager
@@ -141,8 +142,18 @@ def _taken_apart(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """What an operator that torch makes of others gives, these seen by the mode; NotImplemented where it is none."""
     if func.namespace == HIGHER_ORDER or _has_nested([*args, *kwargs.values()]):
         return NotImplemented
+    if _has_kernel(func, tensors_in([*args, *kwargs.values()])):
+        return NotImplemented
     with mode:
         return func.decompose(*args, **kwargs)
+
+
+def _has_kernel(func: Any, tensors: Iterable[Any]) -> bool:
+    """Whether torch has one for the device of these, which runs there though the operator could be made of others."""
+    import torch
+
+    keys = {DISPATCH_KEYS.get(each.device.type, "") for each in tensors} - {""}
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key) for key in keys)  # noqa: SLF001
 
 
 def _called(func: Any, args: Any, kwargs: Any, added: _Added, phases: StepPhases) -> Any:

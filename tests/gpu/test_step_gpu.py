@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import primbench
 from primbench import suites
 from primbench.environment.devices import has_gpu_node
 
@@ -61,3 +62,17 @@ def test_the_host_and_the_gpu_are_timed_apart(
     assert min(said.on_gpu_s) > 0
     assert statistics.median(said.inside_s) > 0  # of one step all may be taken for a wait
     assert "relu" in said.operators_s or is_of_gpu
+
+
+def test_an_operator_with_a_kernel_for_gpus_stays_whole() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.randn(64, 128, device="cuda", requires_grad=True)
+    norm = torch.nn.RMSNorm(128, device="cuda")
+    norm(x).sum().backward()
+    with primbench.capture() as step:
+        norm(x).sum().backward()
+    names = {call.name for call in step.calls}
+    if not hasattr(torch.ops.aten, "_fused_rms_norm"):
+        pytest.skip(f"torch {torch.__version__} has no kernel for it")
+    assert {"_fused_rms_norm", "_fused_rms_norm_backward"} <= names
+    assert not {"pow", "mean", "rsqrt"} & names

@@ -118,6 +118,21 @@ def test_whole_numbers_strides_and_repeated_tensors_are_kept() -> None:
     assert step.counted()
 
 
+def test_an_operator_with_a_kernel_of_its_own_stays_whole() -> None:
+    """Torch could make it of others, too, as it does where a device has none."""
+    import torch
+
+    x = torch.randn(4, 8, requires_grad=True)
+    with primbench.capture() as step:
+        torch.nn.functional.silu(x).sum().backward()
+        with torch.inference_mode():
+            torch.nn.functional.linear(x, x)  # has none, and is a product
+    names = [call.name for call in step.calls if not call.host_only]
+    assert "silu_backward" in names
+    assert "sigmoid" not in names
+    assert ["mm"] == [name for name in names if name in ("linear", "matmul", "mm")]
+
+
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
 def test_what_no_other_process_can_call_is_kept_with_what_it_took(tmp_path: Path) -> None:
     """A matrix of few numbers, and an operator that is given functions, whose own operators are a part of it."""
