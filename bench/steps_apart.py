@@ -83,7 +83,8 @@ def _measure(suites: list[Path], records: Path, words: list[str], end_s: float) 
     """Show each step as it ends, and at the end what there is of the others."""
     print(f"{'':20}" + "".join(f"{each:>14}" for each in HEADINGS), flush=True)
     parts = {suite: len(read(suite)) for suite in suites}
-    command = [sys.executable, "-P", "-m", "primbench", "explain", *map(str, suites), *words, *SHORT]
+    budget = ["--time-budget", f"{max(1.0, end_s - time.monotonic()):.0f}s"]
+    command = [sys.executable, "-P", "-m", "primbench", "explain", *map(str, suites), *words, *budget, *SHORT]
     measuring = subprocess.Popen([*command, "-o", str(records)], stdout=subprocess.DEVNULL)
     try:
         while measuring.poll() is None and time.monotonic() < end_s:

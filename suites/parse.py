@@ -36,6 +36,8 @@ LABELS = (
 )  # fmt: skip
 LEAST = {"count": 1, "reuse_bytes": 0, "in_step_ns": 0}
 """Labels that are whole numbers, and the least that each can be."""
+SEVERAL = ("reuse_bytes",)
+"""Those of them that may be lists."""
 MOST_PAIRS = 1000
 """Of a study, whether a suite or the command line asks for them."""
 
@@ -174,12 +176,19 @@ def _row(where: str, primitive: str, entry: dict[str, Any]) -> Row:
 
 def _check_labels(where: str, entry: Mapping[str, Any]) -> None:
     for key, value in entry.items():
-        if key in LEAST and (type(value) is not int or value < LEAST[key]):
-            raise FileError(f"{where}: {key} is not a whole number of at least {LEAST[key]}")
+        if key in LEAST:
+            _check_numbers(where, key, value)
         if key in LABELS and key not in LEAST and not isinstance(value, str):
             raise FileError(f"{where}: {key} is not a string")
         if key == "device" and value not in KINDS:
             raise FileError(f"{where}: device is neither cpu nor cuda")
+
+
+def _check_numbers(where: str, key: str, value: Any) -> None:
+    numbers = value if key in SEVERAL and isinstance(value, list) and value else [value]
+    if not all(type(each) is int and each >= LEAST[key] for each in numbers):
+        or_several = ", or a list of these" * (key in SEVERAL)
+        raise FileError(f"{where}: {key} is not a whole number of at least {LEAST[key]}{or_several}")
 
 
 def _values(where: str, field: str, said: Any, known: Field[Any] | None) -> list[Value]:

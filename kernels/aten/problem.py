@@ -6,12 +6,12 @@ import functools
 import re
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from primbench.errors import InvalidField
-from primbench.kernels.aten._call import Called
+from primbench.kernels.aten._call import Called, memory
 from primbench.problem import Problem, Reference, option
-from primbench.problem.operands import operands, read
+from primbench.problem.operands import ones, operands, read
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +23,7 @@ NAME = re.compile(r"\w+\.\w+\.\w+")
 # Of the largest element of an output: sums are long and cancel, and 16-bit types are rounded on the way, too.
 TOLERANCE = {"float64": 1e-8, "complex128": 1e-8, "float32": 1e-3, "complex64": 1e-3, "tf32": 3e-2, "float16": 3e-2,
              "bfloat16": 1e-1, "float8_e4m3fn": 0.5, "float8_e5m2": 0.5}  # fmt: skip
+DIVISIONS = ("div_", "_foreach_div_")
 MOST_CHECKED = 2**22  # elements of all tensors, for which float64 on a CPU takes well below a second
 
 
@@ -65,7 +66,12 @@ class Aten(Problem, name="aten"):
 
     @functools.cached_property
     def called(self) -> Called:
+        """What is divided in place is divided by 1: over and over by another number it would become infinite, of which
+        a division takes twice as long, on a GPU, too.
+        """
         positional, named = read(self.arguments, list), read(self.keywords, dict)
+        if self.operator.split(".")[1] in DIVISIONS:
+            positional = ones(positional)
         return Called(self.operator, positional, named, [*operands(positional), *operands(named)])
 
     @property
@@ -87,6 +93,10 @@ class Aten(Problem, name="aten"):
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
         """What lies in memory of each tensor, [extent]; of large ones the first 262139 elements, which repeat there."""
         return tuple(each.array(rng) for each in self.called.operands)
+
+    def laid_out(self, number: int, array: Any) -> Any:
+        """[extent], as ``inputs`` says."""
+        return memory(self.called.operands[number], array)
 
     def why_unverifiable(self) -> str | None:
         """Tries it, since a CPU has not every operator, and not every one in float64."""

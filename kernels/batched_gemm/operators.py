@@ -21,4 +21,4 @@ def batched_gemm(call: Call, settings: Settings) -> list[OperatorCase]:
     fields |= dict(zip(("trans_a", "trans_b"), transposed, strict=True))
     if settings.tf32_gemm and a.dtype == "float32":
         fields["math_mode"] = "tf32"
-    return [OperatorCase(BatchedGemm.primitive, said(fields, trans_a=False, trans_b=False))]
+    return [OperatorCase(BatchedGemm.primitive, said(fields, trans_a=False, trans_b=False), (a, b))]

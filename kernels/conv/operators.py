@@ -19,7 +19,7 @@ def conv(call: Call, settings: Settings) -> list[OperatorCase]:
     """A bias is added by a kernel of its own on a GPU; oneDNN on a CPU adds it as it writes."""
     x, w, bias = call.tensor(0), call.tensor(1), call.argument(2)
     fields = _conv_fields(x, w, call.positional[3:9], settings)
-    found = [OperatorCase(Conv.primitive, fields | {"direction": "forward"})]
+    found = [OperatorCase(Conv.primitive, fields | {"direction": "forward"}, (x, w))]
     if isinstance(bias, Operand) and settings.on_gpu:
         y = _response(x, w, call.positional[3:6])
         if fields.get("layout") == "nhwc":
@@ -37,9 +37,14 @@ def conv_backward(call: Call, settings: Settings) -> list[OperatorCase]:
     if dy.strides != expected:
         raise NotThere("a gradient with strides of its own")
     mask = call.argument(10)
-    directions = [name for name, wanted in zip(("bwd_data", "bwd_weights"), mask[:2], strict=True) if wanted]
+    gradients = {"bwd_data": (dy, w), "bwd_weights": (dy, x)}
+    found = [
+        OperatorCase(Conv.primitive, fields | {"direction": direction}, inputs)
+        for (direction, inputs), is_wanted in zip(gradients.items(), mask[:2], strict=True)
+        if is_wanted
+    ]
     sums = [again(Call("aten.sum.dim_IntList", [dy, [0, 2, 3]], {}))] if mask[2] and settings.on_gpu else []
-    return [*(OperatorCase(Conv.primitive, fields | {"direction": each}) for each in directions), *sums]
+    return [*found, *sums]
 
 
 def _conv_fields(x: Operand, w: Operand, geometry: Sequence[Any], settings: Settings) -> dict[str, Any]:

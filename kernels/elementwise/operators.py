@@ -46,4 +46,4 @@ def _part(op: str, *tensors: Operand, direction: str = "forward") -> list[Operat
         if not alike or each.extent != each.elements or each.dtype not in DTYPES:
             raise NotThere("not alike, or with gaps")
     fields = {"elements": first.elements, "op": op, "direction": direction, "dtype": first.dtype}
-    return [OperatorCase(Elementwise.primitive, said(fields, direction="forward"))]
+    return [OperatorCase(Elementwise.primitive, said(fields, direction="forward"), tensors)]

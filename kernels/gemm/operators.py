@@ -22,7 +22,7 @@ def gemm(call: Call, settings: Settings) -> list[OperatorCase]:
     fields = {"m": m, "n": n, "k": k, "dtype": a.dtype, "trans_a": is_transposed(a), "trans_b": is_transposed(b)}
     if settings.tf32_gemm and a.dtype == "float32":
         fields["math_mode"] = "tf32"
-    found = [OperatorCase(Gemm.primitive, said(fields, trans_a=False, trans_b=False))]
+    found = [OperatorCase(Gemm.primitive, said(fields, trans_a=False, trans_b=False), (a, b))]
     if call.name == "addmm" and not settings.on_gpu:
         (stride,) = call.tensor(0).strides
         biases = call.tensor(0)._replace(shape=(m, n), strides=(0, stride))

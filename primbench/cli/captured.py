@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
@@ -49,11 +50,16 @@ def as_in_step(cases: Iterable[Case], how: How) -> list[Case]:
     if how.cache is not None:
         return list(cases)
     return [
-        replace(case, method=replace(case.method, reuse_bytes=int(case.labels["reuse_bytes"])))
+        replace(case, method=replace(case.method, reuse_bytes=_reuse_bytes(case.labels["reuse_bytes"])))
         if "reuse_bytes" in case.labels
         else case
         for case in cases
     ]
+
+
+def _reuse_bytes(label: str) -> int | tuple[int, ...]:
+    found = json.loads(label)
+    return tuple(found) if isinstance(found, list) else int(found)
 
 
 def _why_not(threads: int, where: Where | None) -> str | None:

@@ -9,16 +9,28 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from primbench.problem.operands import operands
 from primbench.problem.operators import Touched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from primbench.problem.operands import Operand
     from primbench.problem.operators import Call
 
 INDICES = ("torch.int64", "torch.int32")
+
+
+class Reuse(NamedTuple):
+    """How far apart two uses of a tensor or storage lie."""
+
+    distance: int
+    """Bytes that are touched from one to the next, its own among them: between two uses of a byte lie all others of it,
+    too.
+    """
+    own_bytes: int
 
 
 def touched(given: Sequence[Any], made: Iterable[Any], device: str) -> Touched:
@@ -28,10 +40,12 @@ def touched(given: Sequence[Any], made: Iterable[Any], device: str) -> Touched:
     """
     read, written = _storages(given, device), _storages(made, device)
     most = sum(written.values()) if any(str(each.dtype) in INDICES for each in given) else math.inf
+    several = {id(each): each for each in given}.values()
     # What is written in place is given.
     return Touched(
         {each: int(min(size, most)) for each, size in read.items()},
         {each: size for each, size in written.items() if each not in read},
+        tuple(next(iter(_storages([each], device)), 0) for each in several),
     )
 
 
@@ -75,12 +89,10 @@ def _storages(tensors: Iterable[Any], device: str) -> dict[int, int]:
     return found
 
 
-def distances(calls: Sequence[Call]) -> list[list[tuple[int, int]]]:
-    """Of each call in their order, of each storage that it is given: bytes touched from its last use on, and its own.
-
-    Its own are among those that are touched: between two uses of a byte lie all others of its storage, too. [] where it
-    is not known what a call touches. What a call returns does not count as given: a cache need not read what is written
-    whole.
+def distances(calls: Sequence[Call]) -> list[dict[int, Reuse]]:
+    """Of each call in their order, of each storage that it is given; {} where it is not known what a call touches.
+    What a call returns does not count as given: a cache need not read what is written
+       whole.
     """
     trace = [call.touched or Touched() for call in calls]
     stack = _Stack(2 * sum(len(each.given) + len(each.made) for each in trace))
@@ -88,17 +100,51 @@ def distances(calls: Sequence[Call]) -> list[list[tuple[int, int]]]:
         stack.touch(each)
     found = []
     for each in trace:
-        found.append([(stack.since_bytes(address) + size, size) for address, size in each.given.items()])
+        found.append({one: Reuse(stack.since_bytes(one) + size, size) for one, size in each.given.items()})
         stack.touch(each)
     return found
 
 
-def median_bytes(pairs: Iterable[tuple[int, int]]) -> int | None:
-    """The distance that half of the bytes lie within. pairs: distances, and of how many bytes each."""
-    ordered = sorted(pairs)
-    summed = itertools.accumulate(size for _, size in ordered)
-    half = sum(size for _, size in ordered) / 2
-    return next((distance for (distance, _), below in zip(ordered, summed, strict=True) if below >= half), None)
+class Use(NamedTuple):
+    """What a case is given by a call that is one of it."""
+
+    places: tuple[int, ...]
+    """Which tensors of the call are the inputs of the case; () is not known."""
+    of_tensors: tuple[int, ...]
+    """The storage of each tensor of the call, as Touched has them."""
+    by_storage: Mapping[int, Reuse]
+    """Of distances()."""
+
+    def of_inputs(self) -> list[Reuse]:
+        """[] where they are not known, or nothing counts; what has no storage that does is as near as can be."""
+        if not self.by_storage or len(self.of_tensors) <= max(self.places, default=-1):
+            return []
+        return [self.by_storage.get(self.of_tensors[place], Reuse(0, 0)) for place in self.places]
+
+
+def places_of(inputs: Sequence[Operand], call: Call) -> tuple[int, ...]:
+    """Of a case's inputs among the tensors of the call; () where one is none of them."""
+    own = [*operands(call.positional), *operands([*call.named.values()])]
+    found = [next((place for place, each in enumerate(own) if each is one), -1) for one in inputs]
+    return () if -1 in found else tuple(found)
+
+
+def reuse_bytes(uses: Sequence[Use]) -> int | list[int] | None:
+    """The median over calls of the distance of each input of a case; where it is not known which its inputs are, the
+    distance that half of the bytes lie within. None where the calls are given nothing.
+    """
+    by_input = [use.of_inputs() for use in uses]
+    if by_input and all(by_input):
+        return [median_bytes(each) or 0 for each in zip(*by_input, strict=True)]
+    return median_bytes(reuse for use in uses for reuse in use.by_storage.values())
+
+
+def median_bytes(several: Iterable[Reuse]) -> int | None:
+    """The distance that half of the bytes lie within."""
+    ordered = sorted(several)
+    summed = itertools.accumulate(each.own_bytes for each in ordered)
+    half = sum(each.own_bytes for each in ordered) / 2
+    return next((each.distance for each, below in zip(ordered, summed, strict=True) if below >= half), None)
 
 
 class _Stack:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from primbench.decompose.as_cases import cases
-from primbench.decompose.reuse import distances, median_bytes
+from primbench.decompose.reuse import Use, distances, places_of, reuse_bytes
 from primbench.problem import fields_of
 from primbench.problem.operators import Call, NotThere, OperatorCase, Phase, Settings
 from primbench.spec.captured import PARTS, WHOLE, Captured, NotCalledAgain, StepPlace
@@ -170,16 +170,17 @@ def suite_of(step: CapturedStep) -> str:
     """The text; of what cannot be called again, a comment."""
     counted: Counter[tuple[str, str, Phase]] = Counter()
     found: dict[tuple[str, str, Phase], tuple[OperatorCase, Call]] = {}
-    reused: defaultdict[tuple[str, str, Phase], list[tuple[int, int]]] = defaultdict(list)
-    of_calls: defaultdict[object, list[tuple[int, int]]] = defaultdict(list)
-    for call, pairs in zip(step.calls, distances(step.calls), strict=True):
-        of_calls[call.key()] += pairs
+    uses: defaultdict[tuple[str, str, Phase], list[Use]] = defaultdict(list)
+    of_calls: defaultdict[object, list[Use]] = defaultdict(list)
+    for call, by_storage in zip(step.calls, distances(step.calls), strict=True):
+        of_calls[call.key()].append(Use((), call.touched.of_tensors if call.touched else (), by_storage))
     for call, count, several in _made_again(step):
         for each in several:
             key = (each.primitive, json.dumps(each.fields), call.phase)
             found.setdefault(key, (each, call))
             counted[key] += count
-            reused[key] += of_calls[call.key()]
+            places = places_of(each.inputs, call)
+            uses[key] += [use._replace(places=places) for use in of_calls[call.key()]]
     by_primitive: dict[str, list[str]] = {}
     calls: Counter[str] = Counter()
     took = _took(step)
@@ -187,8 +188,8 @@ def suite_of(step: CapturedStep) -> str:
         labels = {"set": PARTS, "phase": key[2], "label": call.name, "count": counted[key]}
         if "arguments" in part.fields and (seconds := _all(took[call.key()])) is not None:
             labels["in_step_ns"] = round(seconds / len(took[call.key()]) * 1e9)
-        if (reuse_bytes := median_bytes(reused[key])) is not None:
-            labels["reuse_bytes"] = reuse_bytes
+        if (apart_bytes := reuse_bytes(uses[key])) is not None:
+            labels["reuse_bytes"] = apart_bytes
         by_primitive.setdefault(part.primitive, []).append(f"  {_inline(labels | part.fields)},")
         calls[part.primitive] += counted[key]
     return "\n".join([*_head(step, sum(calls.values())), *_whole(step), *_entries(by_primitive, calls)]) + "\n"
@@ -219,7 +220,7 @@ def _head(step: CapturedStep, parts: int) -> list[str]:
     known = {name: value for name, value in msgspec.to_builtins(captured).items() if value not in (None, {}, [], 0)}
     return [
         "# count: how often a step makes the call. Entries and counts may be changed, and entries left out.",
-        "# reuse_bytes: what the step touches from one use of what the call is given to the next.",
+        "# reuse_bytes: what the step touches from one use of what the call is given to the next, of each input.",
         "# in_step_ns: how long the call took while the step was recorded, of what another process may not have.",
         *missing,
         f"title = {_value(f'Parts of {step.of}')}",

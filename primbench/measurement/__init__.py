@@ -146,9 +146,9 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     0.01 or less. None, with the reason in ``missing``, where there was none, or too short a one.
     """
     input_sets: Whole = 1
-    """How many sets of inputs are rotated with a cold cache; 1 with a hot one."""
+    """How many sets of inputs are rotated with a cold cache, or as a step leaves it; 1 with a hot one."""
     input_sets_bytes: Whole = 0
-    """What these sets hold together."""
+    """What these sets hold together; of a part of a step at most, since several sets share what is near there."""
     nodes_per_call: Amount | None = None
     """Graph nodes (kernels, copies, fills) of one call, where it was captured."""
     longest_path_per_call: Amount | None = None

@@ -179,6 +179,12 @@ class Problem(ABC):
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
         """Host arrays, random in every dtype, from ``rng`` alone."""
 
+    def laid_out(self, number: int, array: Any) -> Any:
+        """What lies on the device as input ``number`` once ``array``, of ``inputs()``, has been brought there: itself,
+        or what a kernel would make of it anyway, which is then made once where several calls share it.
+        """
+        return array
+
     def check_inputs(self, rng: np.random.Generator, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
         """What the kernel is checked on: ``inputs`` themselves, or others on which a reference can be afforded.
 

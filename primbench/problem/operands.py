@@ -282,6 +282,13 @@ def operands(tree: Any) -> Iterator[Operand]:
             yield from operands(each)
 
 
+def ones(tree: Any) -> Any:
+    """The tree with 1 in place of each number but 0."""
+    if isinstance(tree, list):
+        return [ones(each) for each in tree]
+    return type(tree)(1) if type(tree) in (int, float) and tree else tree
+
+
 def replaced(tree: Any, tensor: Callable[[Operand], Any], other: Callable[[str, Any], Any]) -> Any:
     """The tree with what takes the place of each tensor and of each object: ``other(key, value)``."""
     if isinstance(tree, Operand):

@@ -57,6 +57,8 @@ class Touched(NamedTuple):
     """Storages given to it, those that it writes in place among them."""
     made: Mapping[int, int] = MappingProxyType({})
     """Storages made by it."""
+    of_tensors: tuple[int, ...] = ()
+    """The storage of each tensor that it is given, in their order; 0 is none of those above."""
 
 
 class Call(NamedTuple):
@@ -130,6 +132,8 @@ class OperatorCase(NamedTuple):
 
     primitive: str
     fields: dict[str, Any]
+    inputs: tuple[Operand, ...] = ()
+    """The tensors of the call that are its inputs, in their order, as the call has them; () is not known."""
 
 
 Rule = Callable[[Call, Settings], list[OperatorCase]]

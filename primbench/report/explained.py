@@ -88,8 +88,8 @@ def numbers(title: str, explained: Explained) -> Table:
     notes += _unseen(explained)
     if explained.far:
         notes.append(
-            f"{explained.far} of {explained.calls} calls are measured with a cold cache: from one use of their data to "
-            "the next the step touches more than the last-level cache holds"
+            f"{explained.far} of {explained.calls} calls are measured with a cache as the step leaves it: it touches "
+            "more between two uses of their data than they do by themselves"
         )
     notes += [f"{count} calls not measured: {reason}" for reason, count in explained.unmeasured.items()]
     headings = ["", "parts", "step", "ratio", "what is added up"]

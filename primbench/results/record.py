@@ -74,9 +74,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="ki
         return [each.words for each in self.disturbances]
 
     @property
-    def cache(self) -> Literal["hot", "cold"]:
-        """With which it was measured, where it was: a part of a step as the step has it."""
-        return "cold" if self.measurement and self.measurement.input_sets > 1 else self.case.method.cache
+    def cache(self) -> Literal["hot", "cold", "step"]:
+        """With which it was measured, where it was; "step": as the step leaves it that the case is a part of."""
+        is_as_there = self.measurement is not None and self.measurement.input_sets > 1
+        return "step" if is_as_there and self.case.method.cache == "hot" else self.case.method.cache
 
     def __repr__(self) -> str:
         """The case, what became of it, and its time."""

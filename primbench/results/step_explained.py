@@ -90,8 +90,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     helpers: int = 0
     """Threads that the step started within calls of modules, whose calls may have run at the same time as others."""
     far: int = 0
-    """Calls that were measured with a cold cache, since the step touches more than it holds from one use of their data
-    to the next.
+    """Calls that were measured on several inputs in turn, since the step touches more between two uses of their data
+    than they do.
     """
 
     @property

@@ -40,8 +40,8 @@ class Part(NamedTuple):
     disturbances: list[str]
     """What disturbed it, in words."""
     is_far: bool = False
-    """Whether it was measured with a cold cache, since the step touches more than it holds from one use of its data to
-    the next.
+    """Whether it was measured on several inputs in turn, since the step touches more between two uses of its data than
+    a call does.
     """
     busy_s: float | None = None
     """Time of the kernels of one call; None where they were not traced."""

@@ -18,9 +18,10 @@ class Method(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown
     """Whether the last-level cache has the inputs: "hot" repeats on one set of them; "cold" rotates among sets that
     exceed twice the cache.
     """
-    reuse_bytes: Whole | None = None
-    """Bytes, of a call in a step: how much the step touches from one use of what the call is given to the next. Where
-    the last-level cache is smaller, and the inputs can be made cold, they are; None is as ``cache`` says.
+    reuse_bytes: Whole | tuple[Whole, ...] | None = None
+    """Bytes, of a call in a step: how much the step touches from one use of what the call is given to the next; several
+    are of each input. On a GPU so many copies of inputs go round that as much lies between two uses; on a CPU they are
+    made cold, where they can be, if the last-level cache is smaller. None is as ``cache`` says.
     """
     max_noise: float = DEFAULT_MAX_NOISE
     """Stop when the half-width of the 95 % interval of the median, over the median, is below this."""

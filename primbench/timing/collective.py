@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from primbench.errors import VerificationError
 from primbench.registry import setup_of
 from primbench.timing.feasibility import check_memory
-from primbench.timing.inputs import elsewhere, input_sets
+from primbench.timing.inputs import elsewhere, input_copies
 from primbench.timing.pages import extents_of
 from primbench.timing.sampling import CLOCK, Clock, Pace
 from primbench.timing.turns import InTurn
@@ -128,10 +128,16 @@ class Together:
         backend, problem, group = self._backend, self._problem, self._group
         with group.refusing_together():
             setup_of(problem.primitive, backend.name, self._kernel)
-            self._sets = int(group.agree(input_sets(backend, problem, self._method), max))
+            self._sets = int(group.agree(self._input_sets(), max))
             # The ranks of a host take their memory at the same time; how many there are on this one is not known.
             check_memory(backend, problem, self._sets * (1 if backend.device.is_gpu else group.size))
             group.agree()
+
+    def _input_sets(self) -> int:
+        """All inputs of a rank go round together."""
+        size_bytes = self._problem.memory_bytes()
+        (found,) = input_copies(self._backend, self._problem, self._method, [size_bytes], lambda: size_bytes)
+        return found
 
     def pace(self, clock: Clock) -> Pace:
         return Lockstep(self._group, clock)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from contextlib import nullcontext
@@ -34,15 +35,21 @@ def set_up(
 ) -> tuple[list[Step], list[HostExtent]]:
     """The steps of every input set, and where the host memory lies that they were given."""
     steps, extents = list[Step](), list[HostExtent]()
+    copies: list[list[Any]] = [[] for _ in inputs]
+    counts = [1] * len(inputs)
 
     def add() -> Step:
-        arrays = [backend.put(each) for each in inputs]
-        extents.extend(extents_of(backend, arrays))
-        steps.append(setup(backend, problem, *arrays))
+        for number, (each, several, count) in enumerate(zip(inputs, copies, counts, strict=False)):
+            if len(several) < count:
+                several.append(problem.laid_out(number, backend.put(each)))
+                extents.extend(extents_of(backend, several[-1:]))
+        steps.append(setup(backend, problem, *(several[len(steps) % len(several)] for several in copies)))
         return steps[-1]
 
     first = add()
-    sets = input_sets(backend, problem, method, partial(_set_bytes, problem, first))
+    sizes = [int(getattr(each, "nbytes", 0)) for (each,) in copies] or [problem.memory_bytes()]  # a set-up's own
+    counts = input_copies(backend, problem, method, sizes, partial(_set_bytes, problem, first))
+    sets = max(counts)
     if sets > 1:
         check_memory(backend, problem, sets)
     for _ in range(sets - 1):
@@ -116,14 +123,16 @@ def first_calls(backend: Backend, steps: Sequence[Step]) -> FirstCalls:
     return FirstCalls(extents, next(iter(heard), None), output)
 
 
-def input_sets(backend: Backend, problem: Problem, method: Method, set_bytes: Callable[[], int] | None = None) -> int:
-    """One when hot, enough to exceed twice the last-level cache when cold. Raises UnsupportedCase for too many.
+def input_copies(
+    backend: Backend, problem: Problem, method: Method, sizes: Sequence[int], set_bytes: Callable[[], int]
+) -> list[int]:
+    """How many copies of each input go round: one when hot, enough to exceed twice the last-level cache when cold, and
+    of a part of a step as many as leave them as near as there. Raises UnsupportedCase for too many.
 
-    set_bytes: what a call touches, where that is known better than by the problem.
+    sizes: of the inputs on the device, in bytes. set_bytes: what a call touches.
     """
-    set_bytes = set_bytes or problem.memory_bytes
     if method.cache == "hot":
-        return _sets_in_step(backend, problem, method.reuse_bytes, set_bytes)
+        return _copies_in_step(backend, problem, method.reuse_bytes, sizes, set_bytes)
     if not (needed := set_bytes()):
         raise UnsupportedCase(
             f"a cold cache: {problem.primitive} has no inputs that a cache could hold: ask for a hot one"
@@ -131,22 +140,73 @@ def input_sets(backend: Backend, problem: Problem, method: Method, set_bytes: Ca
     sets = cold_sets(needed, last_level_cache_bytes(backend))
     if sets > MAX_SETS:
         raise UnsupportedCase(f"a cold cache would need {sets} sets of inputs, {MAX_SETS} are the limit: a larger size")
-    return sets
+    return [sets] * len(sizes)
 
 
-def _sets_in_step(backend: Backend, problem: Problem, reuse_bytes: int | None, set_bytes: Callable[[], int]) -> int:
-    """One where a cache holds what a step touches between two uses of the inputs, or they cannot be made cold."""
+def _copies_in_step(
+    backend: Backend,
+    problem: Problem,
+    reuse_bytes: int | tuple[int, ...] | None,
+    sizes: Sequence[int],
+    set_bytes: Callable[[], int],
+) -> list[int]:
+    """One of each where inputs are near in the step, or cannot be farther away here."""
+    near = [1] * len(sizes)
     if reuse_bytes is None or not problem.memory_bytes():
-        return 1
+        return near
+    distances = list(reuse_bytes) if isinstance(reuse_bytes, tuple) else [reuse_bytes] * len(sizes)
+    if len(distances) != len(sizes):
+        raise UnsupportedCase(f"reuse_bytes has {len(distances)} numbers, {problem.primitive} {len(sizes)} inputs here")
     cache_bytes = last_level_cache_bytes(backend)
-    if reuse_bytes <= cache_bytes or (needed := set_bytes()) >= 2 * cache_bytes:  # which pushes itself out
-        return 1
-    sets = cold_sets(needed, cache_bytes)
+    if backend.device.is_gpu:
+        found = copies_apart(distances, sizes, set_bytes, most_bytes=2 * cache_bytes)
+    else:
+        found = _cold_or_near(distances, sizes, set_bytes, cache_bytes)
     try:
-        check_memory(backend, problem, sets)
+        check_memory(backend, problem, max(found))
     except UnsupportedCase:
-        return 1
-    return sets if sets <= MAX_SETS_IN_STEP else 1
+        return near
+    return found
+
+
+def _cold_or_near(
+    distances: Sequence[int], sizes: Sequence[int], set_bytes: Callable[[], int], cache_bytes: int
+) -> list[int]:
+    """Of all inputs the same: cold where the step touches more than the cache holds between uses of half their bytes.
+
+    What a call changes would run off to infinity while others do not, where it is shared by calls that go round.
+    """
+    ordered = sorted(zip(distances, sizes, strict=True))
+    below = itertools.accumulate(size for _, size in ordered)
+    middle = next(each for (each, _), passed in zip(ordered, below, strict=True) if 2 * passed >= sum(sizes))
+    near = [1] * len(sizes)
+    if middle <= cache_bytes or (needed := set_bytes()) >= 2 * cache_bytes:  # which pushes itself out
+        return near
+    sets = cold_sets(needed, cache_bytes)
+    return [sets] * len(sizes) if sets <= MAX_SETS_IN_STEP else near
+
+
+def copies_apart(
+    distances: Sequence[int], sizes: Sequence[int], set_bytes: Callable[[], int], *, most_bytes: int
+) -> list[int]:
+    """How many copies of each input go round so that as much is touched between two uses of one as its distance says.
+
+    The nearest come first: a call touches each of their copies between two uses of one that is farther, and of those
+    that are as far or farther, and of what it writes, another one each time. most_bytes: as far as makes a difference.
+    One of what would take too many copies.
+    """
+    found, most = [1] * len(sizes), 1
+    if max(distances, default=0) <= sum(sizes):
+        return found
+    rest_bytes, near_bytes = max(set_bytes(), sum(sizes)), 0
+    for number in sorted(range(len(sizes)), key=distances.__getitem__):
+        size = sizes[number]
+        needed = math.ceil((min(distances[number], most_bytes) - near_bytes) / rest_bytes) if size else 1
+        if needed <= MAX_SETS_IN_STEP:
+            found[number] = most = max(most, needed)
+        near_bytes += found[number] * size
+        rest_bytes -= size
+    return found
 
 
 def cold_sets(set_bytes: int, cache_bytes: int) -> int:

@@ -109,6 +109,7 @@ def test_what_a_call_changes_is_brought_back_before_it_is_infinite_or_denormal()
         ("aten.mul_.Tensor", '["float32[64]", 1e-9]', 2),
         ("aten._foreach_add_.Scalar", '[["float32[64]", "int64[8]"], 1]', 8),
         ("aten.div_.Tensor", '["float32[64]+", 0]', 1),
+        ("aten._foreach_div_.ScalarList", '[["float32[64]", "float32[8]"], [1e-9, 1e9]]', 8),  # divided by 1
         ("aten.sin_.default", '["float32[99999]"]', 1),
         ("aten.transpose_.default", '["float32[9,8]", 0, 1]', 8),  # whose shape is another after each
     ):

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from primbench.errors import FileError, InvalidField, OutputError
 from primbench.kernels.aten import Aten
 from primbench.problem.operands import DTYPES, FLOATS, WHOLE, Operand, contiguous, operand, read, written
 from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, Touched
-from primbench.registry import operators
+from primbench.registry import build, operators
 
 sizes = st.lists(st.integers(0, 9), max_size=4).map(tuple)
 
@@ -64,6 +65,11 @@ calls = st.builds(
 )
 
 
+def _numbers(label: str) -> list[int]:
+    found = json.loads(label)
+    return found if isinstance(found, list) else [found]
+
+
 def of(call: Call, given_settings: Settings) -> list[OperatorCase]:
     """[] where the call cannot be made again."""
     try:
@@ -90,8 +96,8 @@ def test_a_step_is_the_same_problems_once_written(
     assert total == sum(int(each.labels["count"]) for each in entries)
     assert {each.labels["phase"] for each in entries} <= {call.phase for call in found}
     apart = {each.labels.get("reuse_bytes") for each in entries}
-    known = [pairs for pairs in distances(found) if pairs]
-    assert apart <= {None, *(str(distance) for pairs in known for distance, _ in pairs)}
+    known = [reuse for each in distances(found) for reuse in each.values()]
+    assert {number for each in apart if each for number in _numbers(each)} <= {0, *(each.distance for each in known)}
     assert apart == {None} or known
     again = [(each.problem.called, each.labels["label"]) for each in entries if isinstance(each.problem, Aten)]
     called = [(call.operator, call.positional, call.named) for call in found]
@@ -182,7 +188,8 @@ def test_which_primitive_an_operator_is() -> None:
     turned = Call("aten.mm.default", [operand("bfloat16[8,4]@1,8"), operand("bfloat16[4,16]")], {})
     assert {"m": 8, "n": 16, "k": 4, "dtype": "bfloat16", "trans_a": True} == cases(turned, Settings())[0].fields
     moved = Call("aten.copy_.default", [operand("float32[64]"), operand("cpu:float32[64]"), True], {})
-    assert [("memcpy", {"bytes": 256, "direction": "h2d", "memory": "pinned"})] == cases(moved, Settings(on_gpu=True))
+    copied = OperatorCase("memcpy", {"bytes": 256, "direction": "h2d", "memory": "pinned"})
+    assert [copied] == cases(moved, Settings(on_gpu=True))
     image = operand("float32[2,3,4,5]")
     for order, primitive in (("preserve_format", "memcpy"), ("channels_last", "aten")):
         clone = Call("aten.clone.default", [image], {"memory_format": {"memory_format": order}})
@@ -194,7 +201,10 @@ def test_which_primitive_an_operator_is() -> None:
     [
         ("gemm = [{ m = 1, n = 1, k = 1, count = 0 }]", "count is not a whole number of at least 1"),
         ("gemm = [{ m = 1, n = 1, k = 1, count = '2' }]", "count is not a whole number of at least 1"),
-        ("gemm = [{ m = 1, n = 1, k = 1, reuse_bytes = -1 }]", "reuse_bytes is not a whole number of at least 0"),
+        ("gemm = [{ m = 1, n = 1, k = 1, reuse_bytes = -1 }]", "reuse_bytes is not a whole number of at least 0, or a"),
+        ("gemm = [{ m = 1, n = 1, k = 1, reuse_bytes = [1, -1] }]", "reuse_bytes is not a whole number of at least 0"),
+        ("gemm = [{ m = 1, n = 1, k = 1, reuse_bytes = [] }]", "reuse_bytes is not a whole number of at least 0"),
+        ("gemm = [{ m = 1, n = 1, k = 1, count = [1] }]", "count is not a whole number of at least 1$"),
         ("captured = { step = 'x', times_s = [0.0] }\ngemm = [{ m = 1, n = 1, k = 1 }]", "finite numbers above 0"),
         ("captured = { step = 'x', between_s = [1.0] }\ngemm = [{ m = 1, n = 1, k = 1 }]", "one for each of inside_s"),
         ("captured = { steps = 'x' }\ngemm = [{ m = 1, n = 1, k = 1 }]", "unknown field `steps`"),
@@ -251,6 +261,9 @@ def test_rules(name: str, given_arguments: list[Any], primitive: str, fields: di
     call = Call(f"aten.{name}.default", read(json.dumps(given_arguments), list), {})
     (part,) = cases(call, Settings(on_gpu=True, ranks=4))
     assert (primitive, fields) == (part.primitive, {key: part.fields.get(key) for key in fields})
+    own = [] if primitive == "aten" else build(primitive, part.fields).inputs(np.random.default_rng(0))
+    if own and part.inputs:
+        assert [each.size for each in own] == [each.elements for each in part.inputs]
 
 
 def test_a_suite_that_does_not_fit_on_the_disk_leaves_no_file(tmp_path: Path) -> None:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from primbench.backends import missing
 from primbench.errors import UnsupportedCase
@@ -12,7 +16,7 @@ from primbench.problem import Problem
 from primbench.spec.method import Method
 from primbench.system import memory
 from primbench.timing.case import measure
-from primbench.timing.inputs import cold_sets
+from primbench.timing.inputs import cold_sets, copies_apart
 
 
 def test_cold_sets_exceed_twice_the_cache() -> None:
@@ -64,3 +68,77 @@ def test_sets_of_any_operator_are_as_many_as_what_it_writes_leaves_to_be_filled(
     for problem, touched_bytes in ((summed, 2 * mebi + 4), (spread, 2 * mebi + 4096)):
         found = measure(problem, "torch", "cpu", method=method)
         assert cold_sets(touched_bytes, cache_bytes) == found.input_sets
+
+
+INPUTS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(10**5, 10**6)), min_size=1, max_size=5)
+
+
+@given(INPUTS, st.integers(0, 10**6))
+def test_between_two_uses_of_a_copy_as_much_is_touched_as_in_the_step(
+    inputs: list[tuple[int, int]], written_bytes: int
+) -> None:
+    """Each copy and each output that lies between counts once; one copy fewer were too few, or as many as of what is
+    nearer.
+    """
+    distances, sizes = zip(*inputs, strict=True)
+    most_bytes = 10**8
+    found = copies_apart(distances, sizes, lambda: sum(sizes) + written_bytes, most_bytes=most_bytes)
+
+    def between(count: int) -> int:
+        copies_bytes: int = sum(min(count, n) * size for n, size in zip(found, sizes, strict=True))
+        return count * written_bytes + copies_bytes
+
+    for distance, count in zip(distances, found, strict=True):
+        wanted = min(distance, most_bytes)
+        nearer = [n for n, other in zip(found, distances, strict=True) if other < distance]
+        assert between(count) >= wanted
+        assert count == 1 or count in nearer or between(count - 1) < wanted
+
+
+@pytest.mark.parametrize(
+    ("distances", "expected"),
+    [
+        ((0, 0), [1, 1]),
+        ((110, 110), [1, 1]),  # as far as a call itself takes
+        ((111, 111), [2, 2]),
+        ((0, 1000), [1, 90]),  # 100 for what is near, and ten for each other one
+        ((1000, 0), [10, 1]),
+        ((220, 420), [2, 22]),  # two times 100, and ten each
+        ((0, 10**9), [1, 1]),  # too many
+    ],
+)
+def test_what_is_far_has_copies(distances: tuple[int, int], expected: list[int]) -> None:
+    assert expected == copies_apart(distances, (100, 10), lambda: 0, most_bytes=10**9)
+    assert [1, 1] == copies_apart(distances, (100, 10), lambda: 0, most_bytes=110)
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))
+def test_what_is_near_is_shared_by_sets_of_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By sets on a CPU, which takes a GPU's way here; more elements than are drawn, so that they repeat in memory."""
+    import numpy as np
+
+    from primbench.backends import best_available
+    from primbench.devices import Device
+    from primbench.registry import backends_of, setup_of
+    from primbench.timing import inputs
+
+    problem = Aten("aten.add.Tensor", '["float32[300000]", "float32[300000]"]')
+    backend = best_available(backends_of("aten"), "torch", "cpu")
+    placed: list[tuple[int, ...]] = []
+
+    def noted(*arguments: Any) -> Any:
+        placed.append(tuple(each.data_ptr() for each in arguments[2:]))
+        assert [300000, 300000] == [each.numel() for each in arguments[2:]]
+        return setup_of("aten", "torch")(*arguments)
+
+    monkeypatch.setattr(inputs, "last_level_cache_bytes", lambda _: 10**7)
+    monkeypatch.setattr(inputs, "check_memory", lambda *_: None)
+    monkeypatch.setattr(inputs, "extents_of", lambda *_: [])
+    method = Method(reuse_bytes=(0, 10**7))
+    with monkeypatch.context() as patched:
+        patched.setattr(Device, "is_gpu", True)
+        steps, _ = inputs.set_up(backend, problem, problem.inputs(np.random.default_rng(0)), method, noted)
+    assert len(steps) == len(placed) == 4  # 1.2 MB near, and 2.4 MB a call for the other 8.8
+    assert 1 == len({near for near, _ in placed})
+    assert 4 == len({far for _, far in placed})
