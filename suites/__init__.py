@@ -16,8 +16,8 @@ A suite names primitives and lists entries of each::
     above = "torch op"                        # the label of the entry that it makes a call more of, and costs more than
     phase = "forward"                         # of a step that is made of the entries: forward, backward or optimizer
     count = 12                                # how often a step makes this call; sums weigh by it
-    reuse_bytes = 200_000_000                 # what the step touches from one use of what the call is given to the
-                                              # next: where the cache is smaller, it is measured with a cold one
+    reuse_bytes = [0, 200_000_000]            # what the step touches from one use of each input to the next, by which
+                                              # these are as near in the cache; or one number for all of them
 
 A field may hold a list: the entry then stands for one problem a value, in that order.
 

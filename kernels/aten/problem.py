@@ -23,7 +23,7 @@ NAME = re.compile(r"\w+\.\w+\.\w+")
 # Of the largest element of an output: sums are long and cancel, and 16-bit types are rounded on the way, too.
 TOLERANCE = {"float64": 1e-8, "complex128": 1e-8, "float32": 1e-3, "complex64": 1e-3, "tf32": 3e-2, "float16": 3e-2,
              "bfloat16": 1e-1, "float8_e4m3fn": 0.5, "float8_e5m2": 0.5}  # fmt: skip
-DIVISIONS = ("div_", "_foreach_div_")
+DIVISIONS = ("aten.div_.", "aten._foreach_div_.")
 MOST_CHECKED = 2**22  # elements of all tensors, for which float64 on a CPU takes well below a second
 
 
@@ -70,8 +70,8 @@ class Aten(Problem, name="aten"):
         a division takes twice as long, on a GPU, too.
         """
         positional, named = read(self.arguments, list), read(self.keywords, dict)
-        if self.operator.split(".")[1] in DIVISIONS:
-            positional = ones(positional)
+        if self.operator.startswith(DIVISIONS):
+            positional, named = ones(positional), {name: ones(each) for name, each in named.items()}
         return Called(self.operator, positional, named, [*operands(positional), *operands(named)])
 
     @property

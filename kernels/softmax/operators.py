@@ -17,5 +17,5 @@ def softmax(call: Call, settings: Settings) -> list[OperatorCase]:
     fields = {"rows": x.elements // x.shape[-1], "classes": x.shape[-1]}
     kind = call.name.removesuffix("_backward_data").removeprefix("_")
     said_fields = {**fields, "kind": kind, "direction": "backward" if is_backward else "forward", "dtype": x.dtype}
-    inputs = (call.tensor(1), x) if is_backward else (x,)  # y stands for x, which is as large
+    inputs = () if is_backward else (x,)  # of which y is none: each set-up makes its own
     return [OperatorCase(Softmax.primitive, said(said_fields, direction="forward"), inputs)]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 FEW = 128  # whole numbers that are kept one by one, as where groups of tokens begin
 ALLOCATIONS = (
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted", "_unsafe_view",
-    "_reshape_alias", "detach", "lift_fresh", "alias", "set_", "resize_", "is_pinned", "record_stream",
+    "_reshape_alias", "detach", "lift_fresh", "alias", "set_", "resize_", "resize", "is_pinned", "record_stream",
 )  # fmt: skip
 DEVICES = ("cpu", "cuda")
 OF_GROUPS = ("_c10d_functional.", "symm_mem.")

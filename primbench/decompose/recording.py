@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from primbench.decompose.compiled import Launched
 
 UNSEEN = ("profiler", "prim")  # namespaces of what computes nothing
-DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA"}  # of torch's kernels for a type of device
 
 
 @contextlib.contextmanager
@@ -142,18 +141,28 @@ def _taken_apart(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """What an operator that torch makes of others gives, these seen by the mode; NotImplemented where it is none."""
     if func.namespace == HIGHER_ORDER or _has_nested([*args, *kwargs.values()]):
         return NotImplemented
-    if _has_kernel(func, tensors_in([*args, *kwargs.values()])):
+    on_gpu = any(each.is_cuda for each in tensors_in([*args, *kwargs.values()]))
+    if _has_kernel(func, "CUDA" if on_gpu else "CPU"):  # which runs, though the operator could be made of others
         return NotImplemented
     with mode:
-        return func.decompose(*args, **kwargs)
+        return _of_others(func, args, kwargs)
 
 
-def _has_kernel(func: Any, tensors: Iterable[Any]) -> bool:
-    """Whether torch has one for the device of these, which runs there though the operator could be made of others."""
+def _has_kernel(func: Any, key: str) -> bool:
+    """Whether torch has one for what it dispatches by this key."""
     import torch
 
-    keys = {DISPATCH_KEYS.get(each.device.type, "") for each in tensors} - {""}
-    return any(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key) for key in keys)  # noqa: SLF001
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key))  # noqa: SLF001
+
+
+def _of_others(func: Any, args: Any, kwargs: Any) -> Any:
+    """By what runs where no mode looks on, before what Python knows to be the same."""
+    import torch
+
+    implicit = torch._C.DispatchKey.CompositeImplicitAutograd  # noqa: SLF001
+    if _has_kernel(func, implicit.name):
+        return func._op_dk(implicit, *args, **kwargs)  # noqa: SLF001
+    return func.decompose(*args, **kwargs)
 
 
 def _called(func: Any, args: Any, kwargs: Any, added: _Added, phases: StepPhases) -> Any:

@@ -82,6 +82,8 @@ def _storages(tensors: Iterable[Any], device: str) -> dict[int, int]:
     for each in itertools.chain.from_iterable(map(made_of, tensors)):
         if each.is_nested or each.layout != torch.strided or each.device.type != device or not each.numel():
             continue
+        if each._is_zerotensor():  # noqa: SLF001 - which has no memory, as a gradient that is known to be 0
+            continue
         storage = each.untyped_storage()
         lengths = (int(length) for length, stride in zip(each.shape, each.stride(), strict=True) if stride)
         own_bytes = math.prod(lengths) * each.element_size()

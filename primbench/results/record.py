@@ -35,7 +35,7 @@ from primbench.units import format_percent, format_time
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 Status = Literal["ok", "skipped", "failed"]
 HEADINGS = ("case", "time", "noise", "disturbed by")
 """Of a record's row in a notebook."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,12 @@ class CallLoop:
         if before := self._before[self._next]:
             before()
 
+    def apart(self, count: int) -> None:
+        """The same calls, what each returns being kept while the other sets go round: it has memory of its own."""
+        kept = deque[Any](maxlen=self.sets)
+        for step in self._in_turn(count):
+            kept.append(step())
+
     def __call__(self, count: int) -> None:
         steps = self._steps
         if len(steps) == 1:
@@ -65,7 +72,10 @@ class CallLoop:
             for _ in range(count):
                 step()
             return
-        first = self._next
-        self._next = (first + count) % len(steps)
-        for step in [steps[(first + i) % len(steps)] for i in range(count)]:
+        for step in self._in_turn(count):
             step()
+
+    def _in_turn(self, count: int) -> list[Step]:
+        steps, first = self._steps, self._next
+        self._next = (first + count) % len(steps)
+        return [steps[(first + i) % len(steps)] for i in range(count)]

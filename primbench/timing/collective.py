@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from primbench.errors import VerificationError
 from primbench.registry import setup_of
 from primbench.timing.feasibility import check_memory
-from primbench.timing.inputs import elsewhere, input_copies
+from primbench.timing.inputs import elsewhere, input_turns
 from primbench.timing.pages import extents_of
 from primbench.timing.sampling import CLOCK, Clock, Pace
 from primbench.timing.turns import InTurn
@@ -136,8 +136,7 @@ class Together:
     def _input_sets(self) -> int:
         """All inputs of a rank go round together."""
         size_bytes = self._problem.memory_bytes()
-        (found,) = input_copies(self._backend, self._problem, self._method, [size_bytes], lambda: size_bytes)
-        return found
+        return input_turns(self._backend, self._problem, self._method, [size_bytes], lambda: size_bytes).sets
 
     def pace(self, clock: Clock) -> Pace:
         return Lockstep(self._group, clock)

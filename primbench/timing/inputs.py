@@ -36,25 +36,49 @@ def set_up(
     """The steps of every input set, and where the host memory lies that they were given."""
     steps, extents = list[Step](), list[HostExtent]()
     copies: list[list[Any]] = [[] for _ in inputs]
-    counts = [1] * len(inputs)
+    turns = Turns.all_near(len(inputs))
 
     def add() -> Step:
-        for number, (each, several, count) in enumerate(zip(inputs, copies, counts, strict=False)):
-            if len(several) < count:
+        given = []
+        for number, (each, several) in enumerate(zip(inputs, copies, strict=True)):
+            place = turns.place(len(steps), number)
+            if place == len(several):
                 several.append(problem.laid_out(number, backend.put(each)))
                 extents.extend(extents_of(backend, several[-1:]))
-        steps.append(setup(backend, problem, *(several[len(steps) % len(several)] for several in copies)))
+            given.append(several[place])
+        steps.append(setup(backend, problem, *given))
         return steps[-1]
 
     first = add()
     sizes = [int(getattr(each, "nbytes", 0)) for (each,) in copies] or [problem.memory_bytes()]  # a set-up's own
-    counts = input_copies(backend, problem, method, sizes, partial(_set_bytes, problem, first))
-    sets = max(counts)
-    if sets > 1:
-        check_memory(backend, problem, sets)
-    for _ in range(sets - 1):
+    turns = input_turns(backend, problem, method, sizes, partial(_set_bytes, problem, first))
+    if turns.sets > 1:
+        check_memory(backend, problem, turns.sets)
+    for _ in range(turns.sets - 1):
         add()
     return steps, extents
+
+
+class Turns(NamedTuple):
+    """How inputs go round."""
+
+    sets: int
+    """How many sets of them there are."""
+    of_inputs: Sequence[int]
+    """How often the copies of each input go round while the sets do once: as often as there are sets is one copy."""
+
+    @classmethod
+    def all_near(cls, inputs: int) -> Turns:
+        return cls(1, [1] * inputs)
+
+    @classmethod
+    def all_far(cls, sets: int, inputs: int) -> Turns:
+        return cls(sets, [1] * inputs)
+
+    def place(self, number: int, of_input: int) -> int:
+        """Which copy of an input is in the set of this number; its turns are of one length, or of two next to it."""
+        turns = self.of_inputs[of_input]
+        return number + (-(number * turns // self.sets) * self.sets) // turns
 
 
 def _set_bytes(problem: Problem, step: Step) -> int:
@@ -123,16 +147,16 @@ def first_calls(backend: Backend, steps: Sequence[Step]) -> FirstCalls:
     return FirstCalls(extents, next(iter(heard), None), output)
 
 
-def input_copies(
+def input_turns(
     backend: Backend, problem: Problem, method: Method, sizes: Sequence[int], set_bytes: Callable[[], int]
-) -> list[int]:
-    """How many copies of each input go round: one when hot, enough to exceed twice the last-level cache when cold, and
-    of a part of a step as many as leave them as near as there. Raises UnsupportedCase for too many.
+) -> Turns:
+    """One set when hot, enough to exceed twice the last-level cache when cold, and of a part of a step as many copies
+    of each input as leave it as near as there. Raises UnsupportedCase for too many.
 
     sizes: of the inputs on the device, in bytes. set_bytes: what a call touches.
     """
     if method.cache == "hot":
-        return _copies_in_step(backend, problem, method.reuse_bytes, sizes, set_bytes)
+        return _turns_in_step(backend, problem, method.reuse_bytes, sizes, set_bytes)
     if not (needed := set_bytes()):
         raise UnsupportedCase(
             f"a cold cache: {problem.primitive} has no inputs that a cache could hold: ask for a hot one"
@@ -140,73 +164,69 @@ def input_copies(
     sets = cold_sets(needed, last_level_cache_bytes(backend))
     if sets > MAX_SETS:
         raise UnsupportedCase(f"a cold cache would need {sets} sets of inputs, {MAX_SETS} are the limit: a larger size")
-    return [sets] * len(sizes)
+    return Turns.all_far(sets, len(sizes))
 
 
-def _copies_in_step(
+def _turns_in_step(
     backend: Backend,
     problem: Problem,
     reuse_bytes: int | tuple[int, ...] | None,
     sizes: Sequence[int],
     set_bytes: Callable[[], int],
-) -> list[int]:
-    """One of each where inputs are near in the step, or cannot be farther away here."""
-    near = [1] * len(sizes)
+) -> Turns:
+    """All near where inputs are so in the step, or cannot be farther away here."""
+    near = Turns.all_near(len(sizes))
     if reuse_bytes is None or not problem.memory_bytes():
         return near
     distances = list(reuse_bytes) if isinstance(reuse_bytes, tuple) else [reuse_bytes] * len(sizes)
     if len(distances) != len(sizes):
         raise UnsupportedCase(f"reuse_bytes has {len(distances)} numbers, {problem.primitive} {len(sizes)} inputs here")
     cache_bytes = last_level_cache_bytes(backend)
-    if backend.device.is_gpu:
-        found = copies_apart(distances, sizes, set_bytes, most_bytes=2 * cache_bytes)
+    if not backend.device.is_gpu:
+        found = Turns.all_far(_sets_on_cpu(distances, sizes, set_bytes, cache_bytes), len(sizes))
+    elif max(distances) <= sum(sizes):
+        return near
     else:
-        found = _cold_or_near(distances, sizes, set_bytes, cache_bytes)
+        touched_bytes = problem.bytes_moved() or set_bytes()
+        found = turns_apart([min(each, 2 * cache_bytes) for each in distances], sizes, touched_bytes)
     try:
-        check_memory(backend, problem, max(found))
+        check_memory(backend, problem, found.sets)
     except UnsupportedCase:
         return near
     return found
 
 
-def _cold_or_near(
-    distances: Sequence[int], sizes: Sequence[int], set_bytes: Callable[[], int], cache_bytes: int
-) -> list[int]:
-    """Of all inputs the same: cold where the step touches more than the cache holds between uses of half their bytes.
-
-    What a call changes would run off to infinity while others do not, where it is shared by calls that go round.
+def _sets_on_cpu(distances: Sequence[int], sizes: Sequence[int], set_bytes: Callable[[], int], cache_bytes: int) -> int:
+    """Cold where the step touches more than the cache holds between uses of half of the bytes, and all inputs alike:
+    what a call changes would run off to infinity while others do not, where it is shared by calls that go round.
     """
     ordered = sorted(zip(distances, sizes, strict=True))
     below = itertools.accumulate(size for _, size in ordered)
     middle = next(each for (each, _), passed in zip(ordered, below, strict=True) if 2 * passed >= sum(sizes))
-    near = [1] * len(sizes)
     if middle <= cache_bytes or (needed := set_bytes()) >= 2 * cache_bytes:  # which pushes itself out
-        return near
+        return 1
     sets = cold_sets(needed, cache_bytes)
-    return [sets] * len(sizes) if sets <= MAX_SETS_IN_STEP else near
+    return sets if sets <= MAX_SETS_IN_STEP else 1
 
 
-def copies_apart(
-    distances: Sequence[int], sizes: Sequence[int], set_bytes: Callable[[], int], *, most_bytes: int
-) -> list[int]:
-    """How many copies of each input go round so that as much is touched between two uses of one as its distance says.
+def turns_apart(distances: Sequence[int], sizes: Sequence[int], touched_bytes: int) -> Turns:
+    """How inputs go round so that as much is touched between two uses of one as its distance says.
 
     The nearest come first: a call touches each of their copies between two uses of one that is farther, and of those
-    that are as far or farther, and of what it writes, another one each time. most_bytes: as far as makes a difference.
-    One of what would take too many copies.
+    that are as far or farther, and of what it writes, another one each time. What would take too many copies is near.
     """
-    found, most = [1] * len(sizes), 1
-    if max(distances, default=0) <= sum(sizes):
-        return found
-    rest_bytes, near_bytes = max(set_bytes(), sum(sizes)), 0
-    for number in sorted(range(len(sizes)), key=distances.__getitem__):
-        size = sizes[number]
-        needed = math.ceil((min(distances[number], most_bytes) - near_bytes) / rest_bytes) if size else 1
-        if needed <= MAX_SETS_IN_STEP:
-            found[number] = most = max(most, needed)
-        near_bytes += found[number] * size
-        rest_bytes -= size
-    return found
+    wanted = [distance if size else 0 for distance, size in zip(distances, sizes, strict=True)]
+    counts, most = [1] * len(sizes), 1
+    rest_bytes, near_bytes = max(touched_bytes, sum(sizes)), 0
+    for number in sorted(range(len(sizes)), key=wanted.__getitem__):
+        if sizes[number]:
+            counts[number] = most = max(most, math.ceil((wanted[number] - near_bytes) / rest_bytes))
+        if most > MAX_SETS_IN_STEP:
+            wanted[number] = 0
+            return turns_apart(wanted, sizes, touched_bytes)
+        near_bytes += counts[number] * sizes[number]
+        rest_bytes -= sizes[number]
+    return Turns(most, [max(1, most // count) for count in counts])
 
 
 def cold_sets(set_bytes: int, cache_bytes: int) -> int:

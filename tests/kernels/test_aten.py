@@ -18,6 +18,13 @@ from primbench.spec.method import Method
 with_torch = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
 
 
+def test_what_is_divided_in_place_by_a_number_is_divided_by_1() -> None:
+    """Of torch's own operators: what the number of another means nobody knows."""
+    divided = Aten("aten.div_.Tensor", '["float32[8]"]', '{"other": 2}').called
+    assert {"other": 1} == divided.named
+    assert [2, 1e-5] == Aten("mine.div_.default", '["float32[8]", 2, 1e-5]').called.positional[1:]
+
+
 def test_fields_that_make_no_call() -> None:
     cases: tuple[tuple[dict[str, Any], str], ...] = (
         ({}, "its name in torch.ops"),

@@ -275,7 +275,7 @@ def test_a_file_that_is_not_as_it_should_be_is_refused_in_one_line(tmp_path: Pat
 
 def test_a_newer_schema_is_told_from_damage(tmp_path: Path) -> None:
     newer = b'{"kind":"header","schema_version":999,"place":{}}\n{"kind":"comparison"}\n'
-    expected = ": written with schema 999, this primbench reads up to 1: upgrade primbench"
+    expected = f": written with schema 999, this primbench reads up to {record.SCHEMA_VERSION}: upgrade primbench"
     assert expected == refusal(written(tmp_path, newer))
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ from primbench.kernels.startup import Startup
 from primbench.problem import Problem
 from primbench.spec.method import Method
 from primbench.system import memory
+from primbench.timing.calls import CallLoop
 from primbench.timing.case import measure
-from primbench.timing.inputs import cold_sets, copies_apart
+from primbench.timing.inputs import cold_sets, turns_apart
 
 
 def test_cold_sets_exceed_twice_the_cache() -> None:
@@ -70,46 +72,74 @@ def test_sets_of_any_operator_are_as_many_as_what_it_writes_leaves_to_be_filled(
         assert cold_sets(touched_bytes, cache_bytes) == found.input_sets
 
 
-INPUTS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(10**5, 10**6)), min_size=1, max_size=5)
+INPUTS = st.lists(st.tuples(st.integers(0, 10**8), st.integers(10**6, 10**7)), min_size=1, max_size=4)
 
 
-@given(INPUTS, st.integers(0, 10**6))
+@given(INPUTS, st.integers(0, 10**7))
 def test_between_two_uses_of_a_copy_as_much_is_touched_as_in_the_step(
     inputs: list[tuple[int, int]], written_bytes: int
 ) -> None:
-    """Each copy and each output that lies between counts once; one copy fewer were too few, or as many as of what is
-    nearer.
-    """
+    """By going round three times: each copy and each output that lies between counts once."""
     distances, sizes = zip(*inputs, strict=True)
-    most_bytes = 10**8
-    found = copies_apart(distances, sizes, lambda: sum(sizes) + written_bytes, most_bytes=most_bytes)
-
-    def between(count: int) -> int:
-        copies_bytes: int = sum(min(count, n) * size for n, size in zip(found, sizes, strict=True))
-        return count * written_bytes + copies_bytes
-
-    for distance, count in zip(distances, found, strict=True):
-        wanted = min(distance, most_bytes)
-        nearer = [n for n, other in zip(found, distances, strict=True) if other < distance]
-        assert between(count) >= wanted
-        assert count == 1 or count in nearer or between(count - 1) < wanted
+    turns = turns_apart(distances, sizes, sum(sizes) + written_bytes)
+    calls = [
+        {("output", number): written_bytes}
+        | {(which, turns.place(number, which)): size for which, size in enumerate(sizes)}
+        for _ in range(3)
+        for number in range(turns.sets)
+    ]
+    found: dict[int, list[int]] = {which: [] for which in range(len(sizes))}
+    last: dict[object, int] = {}
+    for now, call in enumerate(calls):
+        for one in call:
+            if one in last and isinstance(one[0], int):
+                touched = {key: size for each in calls[last[one] : now] for key, size in each.items()}
+                found[one[0]].append(sum(touched.values()))
+            last[one] = now
+    for which, distance in enumerate(distances):
+        assert min(found[which]) >= distance
+    nearest = min(range(len(sizes)), key=distances.__getitem__)
+    assert max(found[nearest]) < 2 * max(distances[nearest], sum(sizes) + written_bytes)
 
 
 @pytest.mark.parametrize(
-    ("distances", "expected"),
+    ("distances", "sets", "copies"),
     [
-        ((0, 0), [1, 1]),
-        ((110, 110), [1, 1]),  # as far as a call itself takes
-        ((111, 111), [2, 2]),
-        ((0, 1000), [1, 90]),  # 100 for what is near, and ten for each other one
-        ((1000, 0), [10, 1]),
-        ((220, 420), [2, 22]),  # two times 100, and ten each
-        ((0, 10**9), [1, 1]),  # too many
+        ((0, 0), 1, [1, 1]),
+        ((110, 110), 1, [1, 1]),  # as far as a call itself takes
+        ((111, 111), 2, [2, 2]),
+        ((0, 1000), 90, [1, 90]),  # 100 for what is near, and ten for each other one
+        ((1000, 0), 10, [10, 1]),
+        ((220, 420), 22, [2, 22]),  # two times 100, and ten each
+        ((330, 1000), 70, [4, 70]),  # three do, in 23 turns; in one of them there are four
+        ((0, 10**9), 1, [1, 1]),  # too many
+        ((1000, 10**9), 10, [10, 1]),  # the other as if that were near
     ],
 )
-def test_what_is_far_has_copies(distances: tuple[int, int], expected: list[int]) -> None:
-    assert expected == copies_apart(distances, (100, 10), lambda: 0, most_bytes=10**9)
-    assert [1, 1] == copies_apart(distances, (100, 10), lambda: 0, most_bytes=110)
+def test_what_is_far_has_copies(distances: tuple[int, int], sets: int, copies: list[int]) -> None:
+    turns = turns_apart(distances, (100, 10), 0)
+    assert sets == turns.sets
+    assert copies == [1 + max(turns.place(each, which) for each in range(sets)) for which in range(2)]
+
+
+def test_what_calls_return_is_kept_while_the_other_sets_go_round() -> None:
+    """As memory of its own for each, where it would be freed, and given to the next."""
+    alive: list[weakref.ref[Any]] = []
+    most = 0
+
+    def step() -> Any:
+        nonlocal most
+        made = type("Output", (), {})()
+        alive.append(weakref.ref(made))
+        most = max(most, sum(each() is not None for each in alive))
+        return made
+
+    calls = CallLoop([step] * 3)
+    calls(12)
+    assert most == 1
+    calls.apart(12)
+    assert most == 4  # the one that is made, and three before
+    assert not any(each() is not None for each in alive)
 
 
 @pytest.mark.wheel
