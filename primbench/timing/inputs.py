@@ -36,7 +36,7 @@ def set_up(
     """The steps of every input set, and where the host memory lies that they were given."""
     steps, extents = list[Step](), list[HostExtent]()
     copies: list[list[Any]] = [[] for _ in inputs]
-    turns = Turns.all_near(len(inputs))
+    turns = InputTurns.all_near(len(inputs))
 
     def add() -> Step:
         given = []
@@ -59,7 +59,7 @@ def set_up(
     return steps, extents
 
 
-class Turns(NamedTuple):
+class InputTurns(NamedTuple):
     """How inputs go round."""
 
     sets: int
@@ -68,11 +68,11 @@ class Turns(NamedTuple):
     """How often the copies of each input go round while the sets do once: as often as there are sets is one copy."""
 
     @classmethod
-    def all_near(cls, inputs: int) -> Turns:
+    def all_near(cls, inputs: int) -> InputTurns:
         return cls(1, [1] * inputs)
 
     @classmethod
-    def all_far(cls, sets: int, inputs: int) -> Turns:
+    def all_far(cls, sets: int, inputs: int) -> InputTurns:
         return cls(sets, [1] * inputs)
 
     def place(self, number: int, of_input: int) -> int:
@@ -149,7 +149,7 @@ def first_calls(backend: Backend, steps: Sequence[Step]) -> FirstCalls:
 
 def input_turns(
     backend: Backend, problem: Problem, method: Method, sizes: Sequence[int], set_bytes: Callable[[], int]
-) -> Turns:
+) -> InputTurns:
     """One set when hot, enough to exceed twice the last-level cache when cold, and of a part of a step as many copies
     of each input as leave it as near as there. Raises UnsupportedCase for too many.
 
@@ -164,7 +164,7 @@ def input_turns(
     sets = cold_sets(needed, last_level_cache_bytes(backend))
     if sets > MAX_SETS:
         raise UnsupportedCase(f"a cold cache would need {sets} sets of inputs, {MAX_SETS} are the limit: a larger size")
-    return Turns.all_far(sets, len(sizes))
+    return InputTurns.all_far(sets, len(sizes))
 
 
 def _turns_in_step(
@@ -173,9 +173,9 @@ def _turns_in_step(
     reuse_bytes: int | tuple[int, ...] | None,
     sizes: Sequence[int],
     set_bytes: Callable[[], int],
-) -> Turns:
+) -> InputTurns:
     """All near where inputs are so in the step, or cannot be farther away here."""
-    near = Turns.all_near(len(sizes))
+    near = InputTurns.all_near(len(sizes))
     if reuse_bytes is None or not problem.memory_bytes():
         return near
     distances = list(reuse_bytes) if isinstance(reuse_bytes, tuple) else [reuse_bytes] * len(sizes)
@@ -183,7 +183,7 @@ def _turns_in_step(
         raise UnsupportedCase(f"reuse_bytes has {len(distances)} numbers, {problem.primitive} {len(sizes)} inputs here")
     cache_bytes = last_level_cache_bytes(backend)
     if not backend.device.is_gpu:
-        found = Turns.all_far(_sets_on_cpu(distances, sizes, set_bytes, cache_bytes), len(sizes))
+        found = InputTurns.all_far(_sets_on_cpu(distances, sizes, set_bytes, cache_bytes), len(sizes))
     elif max(distances) <= sum(sizes):
         return near
     else:
@@ -209,7 +209,7 @@ def _sets_on_cpu(distances: Sequence[int], sizes: Sequence[int], set_bytes: Call
     return sets if sets <= MAX_SETS_IN_STEP else 1
 
 
-def turns_apart(distances: Sequence[int], sizes: Sequence[int], touched_bytes: int) -> Turns:
+def turns_apart(distances: Sequence[int], sizes: Sequence[int], touched_bytes: int) -> InputTurns:
     """How inputs go round so that as much is touched between two uses of one as its distance says.
 
     The nearest come first: a call touches each of their copies between two uses of one that is farther, and of those
@@ -226,7 +226,7 @@ def turns_apart(distances: Sequence[int], sizes: Sequence[int], touched_bytes: i
             return turns_apart(wanted, sizes, touched_bytes)
         near_bytes += counts[number] * sizes[number]
         rest_bytes -= sizes[number]
-    return Turns(most, [max(1, most // count) for count in counts])
+    return InputTurns(most, [max(1, most // count) for count in counts])
 
 
 def cold_sets(set_bytes: int, cache_bytes: int) -> int:

@@ -287,7 +287,7 @@ def test_lines_are_the_job_its_samples_and_what_was_found(invoke: Invoke, start:
     read = [json.loads(line) for line in lines.read_text().splitlines()]
     kinds = [line["kind"] for line in read]
     samples = [line for line in read if line["kind"] == "sample"]
-    assert len(samples) > 1  # three, unless the watcher itself waits long for a CPU
+    assert samples  # three, unless the watcher itself waits long for a CPU
     assert ["job", *["sample"] * len(samples)] == kinds[: 1 + len(samples)]
     assert ["watched"] == kinds[-1:]
     assert {"hindrance"} >= set(kinds[1 + len(samples) : -1])
