@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from types import ModuleType
+
+Number = TypeVar("Number", int, float)
 
 LEVEL = 0.05
 """Of tests, unless something else is said."""
@@ -28,6 +31,16 @@ def quantile(samples: Sequence[float], q: float) -> float:
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+
+
+def weighted_median(weighted: Iterable[tuple[Number, float]]) -> Number:
+    """The least value such that those up to it have half of the weight. weighted: values, each with its weight; one and
+    more.
+    """
+    ordered = sorted(weighted)
+    half = sum(weight for _, weight in ordered) / 2
+    below = itertools.accumulate(weight for _, weight in ordered)
+    return next(value for (value, _), passed in zip(ordered, below, strict=True) if passed >= half)
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from primbench.kernels.aten.problem import Aten
-from primbench.problem.operands import operands, written
+from primbench.problem.operands import written
 from primbench.problem.operators import ANY, Call, OperatorCase, Settings, operator, said
 
 
@@ -14,5 +14,4 @@ def again(call: Call, settings: Settings) -> list[OperatorCase]:
         "operator": call.operator, "arguments": written(call.positional), "keywords": written(call.named),
         "host_only": call.host_only,
     }  # fmt: skip
-    inputs = (*operands(call.positional), *operands([*call.named.values()]))
-    return [OperatorCase(Aten.primitive, said(fields, keywords="{}", host_only=False), inputs)]
+    return [OperatorCase(Aten.primitive, said(fields, keywords="{}", host_only=False), (*call.tensors,))]

@@ -23,7 +23,7 @@ NAME = re.compile(r"\w+\.\w+\.\w+")
 # Of the largest element of an output: sums are long and cancel, and 16-bit types are rounded on the way, too.
 TOLERANCE = {"float64": 1e-8, "complex128": 1e-8, "float32": 1e-3, "complex64": 1e-3, "tf32": 3e-2, "float16": 3e-2,
              "bfloat16": 1e-1, "float8_e4m3fn": 0.5, "float8_e5m2": 0.5}  # fmt: skip
-DIVISIONS = ("aten.div_.", "aten._foreach_div_.")
+DIVISIONS = ("aten.div_.", "aten._foreach_div_.")  # how names of operators begin that divide in place
 MOST_CHECKED = 2**22  # elements of all tensors, for which float64 on a CPU takes well below a second
 
 
@@ -33,7 +33,8 @@ class Aten(Problem, name="aten"):
 
     ``primbench capture`` writes such cases. The operator is called with the same arguments on tensors of the same
     shapes, strides and types. Whole numbers are the same, or as many different ones of the same range: what an
-    embedding costs depends on them. Numbers with a fraction are random, and not below zero where none was.
+    embedding costs depends on them. Numbers with a fraction are random, and not below zero where none was. What is
+    divided in place by a number is divided by 1.
 
     An operator generated.NAME.DIGEST is a kernel that torch.compile has generated: its text is in a file of --kernels.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 FEW = 128  # whole numbers that are kept one by one, as where groups of tokens begin
 ALLOCATIONS = (
     "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted", "_unsafe_view",
-    "_reshape_alias", "detach", "lift_fresh", "alias", "set_", "resize_", "resize", "is_pinned", "record_stream",
+    "_reshape_alias", "detach", "lift_fresh", "alias", "set", "resize", "is_pinned", "record_stream",
 )  # fmt: skip
 DEVICES = ("cpu", "cuda")
 OF_GROUPS = ("_c10d_functional.", "symm_mem.")
@@ -75,7 +75,7 @@ def _out_of_place(func: Any) -> Any:
 def _is_host_only(func: Any, tensors: list[Any]) -> bool:
     """A view, as its schema says; an allocation; or what is given nothing and gives nothing."""
     schema = func._schema  # noqa: SLF001
-    if schema.name.partition("::")[2] in ALLOCATIONS:
+    if schema.name.partition("::")[2].removesuffix("_") in ALLOCATIONS:
         return True
     if tensors and not any(each.numel() for each in tensors):
         return True

@@ -11,7 +11,7 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from primbench.problem.operands import operands
+from primbench import stats
 from primbench.problem.operators import Touched
 
 if TYPE_CHECKING:
@@ -92,9 +92,8 @@ def _storages(tensors: Iterable[Any], device: str) -> dict[int, int]:
 
 
 def distances(calls: Sequence[Call]) -> list[dict[int, Reuse]]:
-    """Of each call in their order, of each storage that it is given; {} where it is not known what a call touches.
-    What a call returns does not count as given: a cache need not read what is written
-       whole.
+    """Of each call in their order, of each storage that it is given; {} where it is not known what a call touches. What
+    a call returns does not count as given: a cache need not read what is written whole.
     """
     trace = [call.touched or Touched() for call in calls]
     stack = _Stack(2 * sum(len(each.given) + len(each.made) for each in trace))
@@ -126,7 +125,7 @@ class Use(NamedTuple):
 
 def places_of(inputs: Sequence[Operand], call: Call) -> tuple[int, ...]:
     """Of a case's inputs among the tensors of the call; () where one is none of them."""
-    own = [*operands(call.positional), *operands([*call.named.values()])]
+    own = call.tensors
     found = [next((place for place, each in enumerate(own) if each is one), -1) for one in inputs]
     return () if -1 in found else tuple(found)
 
@@ -142,11 +141,9 @@ def reuse_bytes(uses: Sequence[Use]) -> int | list[int] | None:
 
 
 def median_bytes(several: Iterable[Reuse]) -> int | None:
-    """The distance that half of the bytes lie within."""
-    ordered = sorted(several)
-    summed = itertools.accumulate(each.own_bytes for each in ordered)
-    half = sum(each.own_bytes for each in ordered) / 2
-    return next((each.distance for each, below in zip(ordered, summed, strict=True) if below >= half), None)
+    """The distance that half of the bytes lie within; None of nothing."""
+    found = list(several)
+    return stats.weighted_median(found) if found else None
 
 
 class _Stack:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from primbench.problem.operands import Operand, written
+from primbench.problem.operands import Operand, operands, written
 
 Phase = Literal["forward", "backward", "optimizer"]
 
@@ -90,6 +90,11 @@ class Call(NamedTuple):
     def profiled_name(self) -> str:
         """As torch's profiler has it: aten::addmm."""
         return "::".join(self.operator.split(".")[:2])
+
+    @property
+    def tensors(self) -> list[Operand]:
+        """Those that it is given, in their order, each once."""
+        return [*operands(self.positional), *operands(self.named)]
 
     def argument(self, number: int, name: str = "", default: Any = None) -> Any:
         """What was given there, or by name."""

@@ -60,7 +60,10 @@ class CallLoop:
             before()
 
     def apart(self, count: int) -> None:
-        """The same calls, what each returns being kept while the other sets go round: it has memory of its own."""
+        """The same calls; of several sets what each returns is kept while the others go round, in memory of its own."""
+        if self.sets == 1:
+            self(count)
+            return
         kept = deque[Any](maxlen=self.sets)
         for step in self._in_turn(count):
             kept.append(step())

@@ -144,7 +144,7 @@ def _captured_all(backend: GpuBackend, copies: Sequence[CallLoop], count: int, p
 def _captured(backend: GpuBackend, calls: CallLoop, count: int, pace: Pace) -> Graph:
     """Raises where the framework refuses, in every process where it does so in one."""
     try:
-        graph = backend.capture(lambda: calls.apart(count) if calls.sets > 1 else calls(count))
+        graph = backend.capture(lambda: calls.apart(count))
     except Exception:
         pace.slowest([1.0])
         raise

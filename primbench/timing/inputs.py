@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from primbench import stats
 from primbench.errors import UnsupportedCase
 from primbench.numa.pages import HostExtent
 from primbench.problem import Step, description_of
@@ -36,7 +36,7 @@ def set_up(
     """The steps of every input set, and where the host memory lies that they were given."""
     steps, extents = list[Step](), list[HostExtent]()
     copies: list[list[Any]] = [[] for _ in inputs]
-    turns = InputTurns.all_near(len(inputs))
+    turns = InputTurns.together(1, len(inputs))
 
     def add() -> Step:
         given = []
@@ -68,11 +68,8 @@ class InputTurns(NamedTuple):
     """How often the copies of each input go round while the sets do once: as often as there are sets is one copy."""
 
     @classmethod
-    def all_near(cls, inputs: int) -> InputTurns:
-        return cls(1, [1] * inputs)
-
-    @classmethod
-    def all_far(cls, sets: int, inputs: int) -> InputTurns:
+    def together(cls, sets: int, inputs: int) -> InputTurns:
+        """So many sets, each of copies of its own."""
         return cls(sets, [1] * inputs)
 
     def place(self, number: int, of_input: int) -> int:
@@ -164,7 +161,7 @@ def input_turns(
     sets = cold_sets(needed, last_level_cache_bytes(backend))
     if sets > MAX_SETS:
         raise UnsupportedCase(f"a cold cache would need {sets} sets of inputs, {MAX_SETS} are the limit: a larger size")
-    return InputTurns.all_far(sets, len(sizes))
+    return InputTurns.together(sets, len(sizes))
 
 
 def _turns_in_step(
@@ -175,7 +172,7 @@ def _turns_in_step(
     set_bytes: Callable[[], int],
 ) -> InputTurns:
     """All near where inputs are so in the step, or cannot be farther away here."""
-    near = InputTurns.all_near(len(sizes))
+    near = InputTurns.together(1, len(sizes))
     if reuse_bytes is None or not problem.memory_bytes():
         return near
     distances = list(reuse_bytes) if isinstance(reuse_bytes, tuple) else [reuse_bytes] * len(sizes)
@@ -183,11 +180,11 @@ def _turns_in_step(
         raise UnsupportedCase(f"reuse_bytes has {len(distances)} numbers, {problem.primitive} {len(sizes)} inputs here")
     cache_bytes = last_level_cache_bytes(backend)
     if not backend.device.is_gpu:
-        found = InputTurns.all_far(_sets_on_cpu(distances, sizes, set_bytes, cache_bytes), len(sizes))
+        found = InputTurns.together(_sets_on_cpu(distances, sizes, set_bytes, cache_bytes), len(sizes))
     elif max(distances) <= sum(sizes):
         return near
     else:
-        touched_bytes = problem.bytes_moved() or set_bytes()
+        touched_bytes = problem.bytes_moved() or set_bytes()  # of the memory that a kernel takes it may not touch all
         found = turns_apart([min(each, 2 * cache_bytes) for each in distances], sizes, touched_bytes)
     try:
         check_memory(backend, problem, found.sets)
@@ -200,9 +197,7 @@ def _sets_on_cpu(distances: Sequence[int], sizes: Sequence[int], set_bytes: Call
     """Cold where the step touches more than the cache holds between uses of half of the bytes, and all inputs alike:
     what a call changes would run off to infinity while others do not, where it is shared by calls that go round.
     """
-    ordered = sorted(zip(distances, sizes, strict=True))
-    below = itertools.accumulate(size for _, size in ordered)
-    middle = next(each for (each, _), passed in zip(ordered, below, strict=True) if 2 * passed >= sum(sizes))
+    middle = stats.weighted_median(zip(distances, sizes, strict=True))
     if middle <= cache_bytes or (needed := set_bytes()) >= 2 * cache_bytes:  # which pushes itself out
         return 1
     sets = cold_sets(needed, cache_bytes)

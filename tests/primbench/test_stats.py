@@ -244,3 +244,11 @@ def test_what_differs_by_orders_of_magnitude_leaves_the_ratio_open() -> None:
     found = stats.paired([1e9, 1e-300, 5e-324], [1e-300, 1e9, 1e9])
     assert (0.0, math.inf) == found.interval()
     assert math.inf == found.minimum_detectable()
+
+
+@pytest.mark.parametrize(
+    ("weighted", "expected"),
+    [([(7, 1)], 7), ([(1, 10), (100, 11)], 100), ([(100, 1), (1, 1)], 1), ([(5, 1), (9, 3), (6, 1)], 9), ([(3, 0)], 3)],
+)
+def test_half_of_the_weight_lies_up_to_a_weighted_median(weighted: list[tuple[int, int]], expected: int) -> None:
+    assert expected == stats.weighted_median(weighted)
