@@ -177,7 +177,10 @@ def _turns_in_step(
         return near
     distances = list(reuse_bytes) if isinstance(reuse_bytes, tuple) else [reuse_bytes] * len(sizes)
     if len(distances) != len(sizes):
-        raise UnsupportedCase(f"reuse_bytes has {len(distances)} numbers, {problem.primitive} {len(sizes)} inputs here")
+        raise UnsupportedCase(
+            f"reuse_bytes has {len(distances)} numbers, and {problem.primitive} takes {len(sizes)} here: "
+            "one for each input, or a single one for all"
+        )
     cache_bytes = last_level_cache_bytes(backend)
     if not backend.device.is_gpu:
         found = InputTurns.together(_sets_on_cpu(distances, sizes, set_bytes, cache_bytes), len(sizes))
@@ -208,20 +211,23 @@ def turns_apart(distances: Sequence[int], sizes: Sequence[int], touched_bytes: i
     """How inputs go round so that as much is touched between two uses of one as its distance says.
 
     The nearest come first: a call touches each of their copies between two uses of one that is farther, and of those
-    that are as far or farther, and of what it writes, another one each time. What would take too many copies is near.
+    that are as far or farther, and of what it writes, another one each time. One that would take too many copies is
+    near, and so are all that are farther, which would take more yet.
     """
-    wanted = [distance if size else 0 for distance, size in zip(distances, sizes, strict=True)]
-    counts, most = [1] * len(sizes), 1
-    rest_bytes, near_bytes = max(touched_bytes, sum(sizes)), 0
-    for number in sorted(range(len(sizes)), key=wanted.__getitem__):
-        if sizes[number]:
-            counts[number] = most = max(most, math.ceil((wanted[number] - near_bytes) / rest_bytes))
-        if most > MAX_SETS_IN_STEP:
-            wanted[number] = 0
-            return turns_apart(wanted, sizes, touched_bytes)
-        near_bytes += counts[number] * sizes[number]
-        rest_bytes -= sizes[number]
-    return InputTurns(most, [max(1, most // count) for count in counts])
+    far = sorted((number for number, size in enumerate(sizes) if size), key=distances.__getitem__)
+    while True:
+        counts, most = [1] * len(sizes), 1
+        near_bytes = sum(sizes) - sum(sizes[number] for number in far)
+        rest_bytes = max(touched_bytes, sum(sizes)) - near_bytes
+        for place, number in enumerate(far):
+            counts[number] = most = max(most, math.ceil((distances[number] - near_bytes) / rest_bytes))
+            if most > MAX_SETS_IN_STEP:
+                far = far[:place]
+                break
+            near_bytes += most * sizes[number]
+            rest_bytes -= sizes[number]
+        else:
+            return InputTurns(most, [max(1, most // count) for count in counts])
 
 
 def cold_sets(set_bytes: int, cache_bytes: int) -> int:

@@ -18,7 +18,7 @@ from primbench.spec.method import Method
 from primbench.system import memory
 from primbench.timing.calls import CallLoop
 from primbench.timing.case import measure
-from primbench.timing.inputs import cold_sets, turns_apart
+from primbench.timing.inputs import InputTurns, cold_sets, turns_apart
 
 
 def test_cold_sets_exceed_twice_the_cache() -> None:
@@ -120,6 +120,14 @@ def test_what_is_far_has_copies(distances: tuple[int, int], sets: int, copies: l
     turns = turns_apart(distances, (100, 10), 0)
     assert sets == turns.sets
     assert copies == [1 + max(turns.place(each, which) for each in range(sets)) for which in range(2)]
+
+
+def test_thousands_of_inputs_go_round_with_those_that_would_take_too_many_copies_near() -> None:
+    """As an optimizer is given those of all layers."""
+    tiny, layers = 2000, 3
+    turns = turns_apart([10**7] * tiny + [10**6] * layers, [4] * tiny + [10**5] * layers, 4 * tiny + layers * 10**5)
+    assert (4, [4] * tiny + [1] * layers) == turns  # 8 kB, and three times 300
+    assert InputTurns.together(1, tiny) == turns_apart([10**9] * tiny, [4] * tiny, 4 * tiny)
 
 
 def test_what_calls_return_is_kept_while_the_other_sets_go_round() -> None:
