@@ -304,7 +304,7 @@ def test_a_fact_is_told_where_it_changes_while_a_case_runs_and_of_a_job_that_is_
         "print(found.limits.turns, found.of(told).limits.turns)"
     )
     assert "5 5\n" == python(tree, "-c", asked)
-    sleeps = "import resource as r, time; r.setrlimit(r.RLIMIT_SIGPENDING, (5, 7)); print(); time.sleep(60)"
+    sleeps = "import resource as r, time; r.setrlimit(r.RLIMIT_SIGPENDING, (5, 7)); print(flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", sleeps], stdout=subprocess.PIPE) as job:
         try:
             assert job.stdout is not None

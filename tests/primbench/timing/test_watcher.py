@@ -150,7 +150,7 @@ def test_one_that_is_killed_is_a_reason_and_no_failure() -> None:
     ("program", "reason"),
     [
         ("import os; os.write(2, b'no room'); os._exit(1)", "watcher died of exit status 1: no room"),
-        ("print('hello')", "what starts with the watcher's Python printed 'hello\\n'"),
+        ("print('hello', flush=True)", "what starts with the watcher's Python printed 'hello\\n'"),
     ],
 )
 def test_one_that_does_not_start_is_a_reason(
