@@ -37,8 +37,10 @@ THREADS = (
     "def work():\n    while True: hashlib.sha256(data)\n"
     "for _ in range(int(sys.argv[1])): threading.Thread(target=work).start()"
 )
+# So much at once that a quick disk is waited for in one go: a thread that a look found blocked is still there a moment
+# later, when the look asks for what.
 SYNC = (
-    "import os, sys; file = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY); step = os.urandom(2**22)\n"
+    "import os, sys; file = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY); step = os.urandom(2**25)\n"
     "print(flush=True)\n"
     "while True: os.pwrite(file, step, 0), os.fsync(file)"
 )
@@ -223,9 +225,9 @@ def test_a_file_that_is_not_in_the_page_cache(invoke: Invoke, start: Start, tmp_
 
 @pytest.mark.quiet
 def test_a_step_that_ends_with_fsync(invoke: Invoke, start: Start, tmp_path: Path) -> None:
-    lines = watched(invoke, start(SYNC, on_a_disk(tmp_path)))
+    lines = watched(invoke, start(SYNC, on_a_disk(tmp_path)), "3s")
     (found,) = (line for line in lines if line.get("cause") == "disk")  # also where it waits for a CPU as well
-    assert "until the disk has it, by fsync or alike" in found["summary"]
+    assert "until the disk has it, by fsync or alike" in found["summary"], found
     assert any(words.startswith("in do_fsync in ") for words in found["evidence"])
 
 
