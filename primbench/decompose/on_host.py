@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from primbench import stats
 from primbench.decompose.spans import Noted, lasting_s, least_s
-from primbench.problem.operators import is_under_way
+from primbench.problem.operators import is_under_way, is_wait_for_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -69,23 +69,43 @@ def _apart(
     log: Sequence[Noted], steps: list[tuple[int, int]], ran: list[float], names: Collection[str] = ()
 ) -> HostSteps:
     """ran: of each step, in which its thread did not wait for a CPU."""
-    spans = [(each.start, each.end, each.name) for each in log]
-    operators = _named(spans, is_under_way)
-    collectives = _named(spans, lambda name: name.startswith(_COLLECTIVES))
-    loading = _named(spans, lambda name: name == _LOADING)
-    seen = [*operators, *collectives, *loading]
-    seen_s = lasting_s(seen, steps)
+    working = [*_working(log)]
+    operators = [each.span for each in working]
+    collectives = _named(log, lambda name: name.startswith(_COLLECTIVES))
+    loading = _named(log, lambda name: name == _LOADING)
+    seen_s = lasting_s([*operators, *collectives, *loading], steps)
     inside_s = [*map(operator.sub, lasting_s([*operators, *loading], steps), lasting_s(loading, steps))]
     outside_s = map(operator.sub, [(end - start) * 1e-9 for start, end in steps], seen_s)
-    nested, others = _events(spans, seen, steps)
+    nested, others = _events(log, [*_named(log, is_under_way), *collectives, *loading], steps)
     both_s = lasting_s([*operators, *collectives], steps) if collectives else []
     return HostSteps(
         inside_s=_corrected_s(inside_s, ran, nested),
         between_s=_corrected_s(outside_s, ran, others),
         others_s=[*map(operator.sub, seen_s, inside_s)],
         exposed_s=[*map(operator.sub, both_s, lasting_s(operators, steps))],
-        operators_s=_operators_s(log, steps, names),
+        operators_s=_operators_s(working, steps, names),
     )
+
+
+def _working(log: Iterable[Noted]) -> Iterator[Noted]:
+    """Operators, each in the pieces in which it does not wait for other ranks."""
+    waits: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for each in sorted((each for each in log if is_wait_for_ranks(each.name)), key=lambda each: each.start):
+        waits[each.thread].append(each.span)
+    for each in log:
+        if is_under_way(each.name):
+            for start, end in _around(waits[each.thread], *each.span):
+                yield each._replace(start=start, end=end)
+
+
+def _around(waits: Sequence[tuple[int, int]], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """What is left of a span. waits: one after the other."""
+    for begun, over in waits[bisect.bisect_left(waits, (start, start)) :]:
+        if begun >= end:
+            break
+        yield start, begun
+        start = over
+    yield start, end
 
 
 def _operators_s(log: Iterable[Noted], steps: Sequence[tuple[int, int]], names: Collection[str]) -> dict[str, float]:
@@ -116,8 +136,8 @@ def _by_name(log: Iterable[Noted], begun: int, ended: int) -> defaultdict[str, f
     return found
 
 
-def _named(spans: Iterable[tuple[int, int, str]], is_one: Callable[[str], bool]) -> list[tuple[int, int]]:
-    return [(start, end) for start, end, name in spans if is_one(name)]
+def _named(log: Iterable[Noted], is_one: Callable[[str], bool]) -> list[tuple[int, int]]:
+    return [each.span for each in log if is_one(each.name)]
 
 
 def _corrected_s(spans_s: Iterable[float], ran: Iterable[float], events: Iterable[int]) -> list[float]:
@@ -127,7 +147,7 @@ def _corrected_s(spans_s: Iterable[float], ran: Iterable[float], events: Iterabl
 
 
 def _events(
-    spans: Iterable[tuple[int, int, str]], seen: Iterable[tuple[int, int]], steps: Sequence[tuple[int, int]]
+    log: Iterable[Noted], seen: Iterable[tuple[int, int]], steps: Sequence[tuple[int, int]]
 ) -> tuple[list[int], list[int]]:
     """How many of each step begin within one of ``seen``, and how many of the others: the profiler's time for these,
     but for the tenth of a microsecond that is in an event itself, passes outside.
@@ -135,7 +155,7 @@ def _events(
     nested, others, covered = [0] * len(steps), [0] * len(steps), 0
     covers = {(start, end) for start, end in seen}
     begins = [start for start, _ in steps]
-    for start, end, _ in sorted(spans, key=lambda span: (span[0], -span[1])):
+    for start, end in sorted((each.span for each in log), key=lambda span: (span[0], -span[1])):
         number = bisect.bisect_right(begins, start) - 1
         if 0 <= number < len(steps) and start < steps[number][1]:
             (nested if start < covered else others)[number] += 1

@@ -17,10 +17,11 @@ from primbench.problem.operands import Operand, operands, written
 
 Phase = Literal["forward", "backward", "optimizer"]
 
+_WAIT_FOR_RANKS = "_c10d_functional::wait_tensor"  # until a collective is done
 _NO_OPERATORS = (
     "autograd::",  # what evaluates a node, of which operators are a part
     "FSDP::",  # marks, as a script makes some
-    "_c10d_functional::wait_tensor",  # waits for a collective
+    _WAIT_FOR_RANKS,
 )
 _COMPILED = "## Call CompiledFxGraph"  # launches kernels, which are no operators
 _COLLECTIVE_KERNEL = re.compile(
@@ -39,6 +40,13 @@ def is_under_way(name: str) -> bool:
 def is_collective_kernel(name: str) -> bool:
     """Whether what torch's profiler calls so is a kernel by which ranks exchange something."""
     return _COLLECTIVE_KERNEL.search(name) is not None
+
+
+def is_wait_for_ranks(name: str) -> bool:
+    """Whether what torch's profiler calls so returns once a collective is done. It may be within an operator that is
+    given a tensor which a collective makes.
+    """
+    return name.startswith(_WAIT_FOR_RANKS)
 
 
 def is_wait_for_gpu(name: str) -> bool:

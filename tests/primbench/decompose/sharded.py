@@ -1,6 +1,8 @@
-"""A step of two ranks: a layer in tensor parallel, then one of which each rank holds a half."""
+"""A step of two ranks: a layer in tensor parallel, then one of which each rank holds a half. The second comes late."""
 
 from __future__ import annotations
+
+import time
 
 import torch
 import torch.distributed as dist
@@ -16,6 +18,7 @@ parallelize_module(wide, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
 halved = fully_shard(torch.nn.Linear(16, 4), mesh=mesh)
 optimizer = torch.optim.SGD([*wide.parameters(), *halved.parameters()], lr=0.1, foreach=False)
 for _ in range(20):
+    time.sleep(0.01 * dist.get_rank())
     x = torch.randn(8, 16)
     loss = halved(x + wide(x)).square().mean()
     loss.backward()

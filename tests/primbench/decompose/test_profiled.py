@@ -113,6 +113,21 @@ def test_collectives_on_the_host_are_in_no_operator(of_host: Callable[..., on_ho
     assert in_ms(told.others_s) == [3, 0]
 
 
+def test_an_operator_that_waits_for_a_collective_does_not_work_meanwhile(
+    of_host: Callable[..., on_host.HostSteps],
+) -> None:
+    """As one that is given a tensor which a collective makes: 1 ms before and 1 ms after the wait are its own."""
+    wait = event(HOST, "_c10d_functional::wait_tensor", 2, 5)
+    told = of_host(
+        event(HOST, "aten::add", 1, 7), wait, event(HOST, "gloo:all_reduce", 0.5, 6),
+        event(HOST, "aten::mul", 8, 1), event(HOST, "aten::mm", 3, 1, thread=2), names={"aten::add", "aten::mul"},
+    )  # fmt: skip
+    assert in_ms(told.inside_s) == [1 + 1 + 1 + 1, 0]
+    assert in_ms(told.exposed_s) == [0.5 + 5 - 1 - 0.5, 0]
+    assert in_ms(told.between_s) == [0.5 + 0.5 + 1, 10]
+    assert pytest.approx({"add": 1e-3, "mul": 0.5e-3}) == told.operators_s
+
+
 def test_operators_are_told_by_name_and_what_they_call_is_theirs(of_host: Callable[..., on_host.HostSteps]) -> None:
     """Of two steps alike; aten::linear is none of what a step calls."""
     events = [

@@ -504,4 +504,5 @@ def test_layers_in_tensor_parallel_and_those_that_ranks_hold_in_parts_are_captur
     assert all(each["host_only"] for each in wraps)
     said = suites.study(captured).captured
     assert said is not None
-    assert [True, True] == [each > 0 for each in said.exposed_s], "of what waits for them, and marks what it does"
+    first_s, late_s = said.exposed_s  # what waits for a collective, and what marks what it does, are no operators
+    assert first_s > late_s >= 0, said.exposed_s
