@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from primbench import stats
 from primbench.decompose.spans import Noted, lasting_s, least_s
-from primbench.problem.operators import is_under_way, is_wait_for_ranks
+from primbench.measurement.spans import around, by_thread
+from primbench.problem.operators import is_collective_on_host, is_under_way, is_wait_for_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 _END, _LOADING = "primbench: a step ends", "primbench: the data loader is at work"
-_COLLECTIVES = ("gloo:", "mpi:")  # of backends that run on the host, from their call to their end
 _LEAST = 0.01  # of the time in operators, from which on that of one is told
 
 
@@ -71,7 +71,8 @@ def _apart(
     """ran: of each step, in which its thread did not wait for a CPU."""
     working = [*_working(log)]
     operators = [each.span for each in working]
-    collectives = _named(log, lambda name: name.startswith(_COLLECTIVES))
+    collectives = _named(log, is_collective_on_host)
+    collectives += _named(log, is_wait_for_ranks) if collectives else []  # else of GPUs, for which no host waits
     loading = _named(log, lambda name: name == _LOADING)
     seen_s = lasting_s([*operators, *collectives, *loading], steps)
     inside_s = [*map(operator.sub, lasting_s([*operators, *loading], steps), lasting_s(loading, steps))]
@@ -87,25 +88,13 @@ def _apart(
     )
 
 
-def _working(log: Iterable[Noted]) -> Iterator[Noted]:
+def _working(log: Sequence[Noted]) -> Iterator[Noted]:
     """Operators, each in the pieces in which it does not wait for other ranks."""
-    waits: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-    for each in sorted((each for each in log if is_wait_for_ranks(each.name)), key=lambda each: each.start):
-        waits[each.thread].append(each.span)
+    waits = by_thread((each.thread, *each.span) for each in log if is_wait_for_ranks(each.name))
     for each in log:
         if is_under_way(each.name):
-            for start, end in _around(waits[each.thread], *each.span):
+            for start, end in around(waits.get(each.thread, []), *each.span):
                 yield each._replace(start=start, end=end)
-
-
-def _around(waits: Sequence[tuple[int, int]], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """What is left of a span. waits: one after the other."""
-    for begun, over in waits[bisect.bisect_left(waits, (start, start)) :]:
-        if begun >= end:
-            break
-        yield start, begun
-        start = over
-    yield start, end
 
 
 def _operators_s(log: Iterable[Noted], steps: Sequence[tuple[int, int]], names: Collection[str]) -> dict[str, float]:

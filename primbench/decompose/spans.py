@@ -7,8 +7,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from primbench.measurement.spans import union, within
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
 _ROUNDS, _CALLS = 30, 200
 
@@ -48,20 +50,9 @@ def noted(events: Iterable[Any]) -> list[Noted]:
 
 
 def lasting_s(spans: Iterable[tuple[int, int]], steps: Iterable[tuple[int, int]]) -> list[float]:
-    """How long of each step some of them lasted, in seconds."""
-    ordered = sorted(spans)
-    return [1e-9 * sum(lengths(ordered, *step)) for step in steps]
-
-
-def lengths(spans: Iterable[tuple[int, int]], begun: int, ended: int) -> Iterator[int]:
-    """Of what spans, in their order, cover together between two moments: they nest, and several threads have some."""
-    covered = begun
-    for start, end in spans:
-        if start >= ended:
-            break
-        if end > covered:
-            yield min(end, ended) - max(start, covered)
-            covered = min(end, ended)
+    """How long of each step some of them lasted, in seconds: they nest, and several threads have some."""
+    covered = union(spans)
+    return [1e-9 * within(covered, *step) for step in steps]
 
 
 def least_s(call: Callable[[], object], begin: Callable[[], object] = bool) -> float:

@@ -24,6 +24,7 @@ _NO_OPERATORS = (
     _WAIT_FOR_RANKS,
 )
 _COMPILED = "## Call CompiledFxGraph"  # launches kernels, which are no operators
+_COLLECTIVES_ON_HOST = ("gloo:", "mpi:")  # of backends, from their call to their end
 _COLLECTIVE_KERNEL = re.compile(
     r"(nccl|rccl|msccl)|(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all).*kernel", re.IGNORECASE
 )
@@ -40,6 +41,13 @@ def is_under_way(name: str) -> bool:
 def is_collective_kernel(name: str) -> bool:
     """Whether what torch's profiler calls so is a kernel by which ranks exchange something."""
     return _COLLECTIVE_KERNEL.search(name) is not None
+
+
+def is_collective_on_host(name: str) -> bool:
+    """Whether what torch's profiler calls so is ranks that exchange something by their CPUs, from the call to the end.
+    It is an operator in old traces, and an annotation today.
+    """
+    return name.startswith(_COLLECTIVES_ON_HOST)
 
 
 def is_wait_for_ranks(name: str) -> bool:

@@ -178,7 +178,7 @@ def _amount(explained: Explained, row: SumRow, share: float | None) -> tuple[str
 
 
 def _notes(explained: Explained) -> Iterator[Note]:
-    yield from map(Note, (*_others(explained), *_between_calls(explained)))
+    yield from map(Note, (*_others(explained), *_collectives(explained), *_between_calls(explained)))
     yield from _disturbances(explained)
 
 
@@ -193,6 +193,13 @@ def _others(explained: Explained) -> Iterator[str]:
         )
     if explained.unmeasured and (explained.rest_s or 0.0) > 0:
         yield f"what was not measured and what is unexplained take {format_time(explained.rest_s)} together"
+
+
+def _collectives(explained: Explained) -> Iterator[str]:
+    if explained.collectives:
+        alone = ", ".join(f"{name} {format_time(seconds)}" for name, seconds in explained.collectives.items())
+        hidden = f"; the step hides {format_time(explained.hidden_s)} of that, or they are faster in it"
+        yield f"collectives alone: {alone}{hidden * bool(explained.hidden_s)}"
 
 
 def _between_calls(explained: Explained) -> Iterator[str]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from primbench.devices import Device
 from primbench.doctor.cause import listed
-from primbench.report.step_words import WORDS, of_one, said
-from primbench.results.step_explained import FAULTS, LAUNCHES, LOADING, PYTHON, QUEUING, RANKS, UNEXPLAINED
+from primbench.report.step_words import PARTS_OF_ROWS, WORDS, of_one, said
+from primbench.results.step_explained import PYTHON
 from primbench.results.step_parts import IN_STEP, OTHERS, SLOWER
 from primbench.units import format_percent, format_time
 
@@ -29,12 +29,6 @@ LONGER = 0.5  # of a step, by which parts alone exceed it: they ran otherwise th
 
 HOST: tuple[StepPart, ...] = ("launches", "waits", "python")
 """What the GPU waits for that is the script's own."""
-
-_PARTS: Mapping[str, StepPart] = {
-    LAUNCHES: "launches", PYTHON: "python", LOADING: "data", RANKS: "ranks", QUEUING: "queue",
-    FAULTS: "faults", UNEXPLAINED: "unexplained",
-}  # fmt: skip
-"""Rows of what is no part that computes."""
 
 
 def bounding(parts_s: PartTimes, *, on_gpu: bool) -> StepPart | None:
@@ -195,7 +189,7 @@ def ways_of(explained: Explained) -> list[dict[StepPart, float]]:
         return []
     if timed.between_s is None or timed.inside_s is None or timed.between_share is None:
         return []
-    waits, left_s, collective_s = _waits(timed), timed.left_s, min(timed.ranks_s, default=0.0)
+    waits, left_s = _waits(timed), timed.left_s
     told_s = [share * left_s for share in timed.between_share]
     missed_s = left_s - timed.inside_s - timed.between_s
     if missed_s > 0:
@@ -203,13 +197,16 @@ def ways_of(explained: Explained) -> list[dict[StepPart, float]]:
     found = []
     for python_s in (min(max(each, 0.0), left_s) for each in (min(told_s), max(told_s))):
         faults_s = min(timed.faults_s, left_s - python_s)
-        operators_s = collective_s + left_s - python_s - faults_s
-        found.append(waits | {"faults": faults_s, "python": python_s, "operators": operators_s})
+        own: dict[StepPart, float] = {"faults": faults_s, "python": python_s}
+        found.append(waits | own | {"operators": left_s - python_s - faults_s})
     return found
 
 
 def _waits(timed: Timed) -> dict[StepPart, float]:
-    return {"data": timed.waits_s, "queue": timed.queues_s or 0.0, "ranks": timed.waits_for_rank_s}
+    return {
+        "data": timed.waits_s, "queue": timed.queues_s or 0.0, "collectives": timed.collectives_s,
+        "ranks": timed.waits_for_rank_s,
+    }  # fmt: skip
 
 
 def told_parts(explained: Explained) -> dict[StepPart, float]:
@@ -264,7 +261,9 @@ def _is_certain(explained: Explained) -> bool:
 def _largest(explained: Explained) -> tuple[str, float]:
     """Of what computes the name that takes most, of other operators the operator's."""
     named = {
-        row.name: row.seconds or 0.0 for row in explained.rows if row.name not in {*_PARTS, OTHERS, IN_STEP, SLOWER}
+        row.name: row.seconds or 0.0
+        for row in explained.rows
+        if row.name not in {*PARTS_OF_ROWS, OTHERS, IN_STEP, SLOWER}
     }
     named |= explained.others
     for each in explained.in_step:
@@ -277,7 +276,7 @@ def parts_of(explained: Explained) -> dict[StepPart, float]:
     """What its time is made of, as a sentence names it."""
     on_gpu = Device.parse(explained.device).is_gpu
     computing: StepPart = "kernels" if on_gpu else "operators"
-    named: Mapping[str, StepPart] = {**_PARTS, SLOWER: "launches"} if on_gpu else _PARTS
+    named: Mapping[str, StepPart] = {**PARTS_OF_ROWS, SLOWER: "launches"} if on_gpu else PARTS_OF_ROWS
     if explained.timed and explained.timed.tells_all_of_host:
         named = {**named, PYTHON: "launches"}
     found: dict[StepPart, float] = {}

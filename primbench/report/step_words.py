@@ -7,6 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from primbench.results.step_explained import (
+    COLLECTIVES,
+    FAULTS,
+    LAUNCHES,
+    LOADING,
+    PYTHON,
+    QUEUING,
+    RANKS,
+    UNEXPLAINED,
+)
 from primbench.units import format_time
 
 if TYPE_CHECKING:
@@ -21,6 +31,12 @@ nothing ran on the GPU, launches: the host was in operators or the driver's call
 it waited for it; data: it waited for the data loader; ranks: for another rank of its job; queue: it waited for a CPU;
 faults: for pages of memory that it was the first to touch; python: it was in none of these.
 """
+
+PARTS_OF_ROWS: Mapping[str, StepPart] = {
+    LAUNCHES: "launches", PYTHON: "python", LOADING: "data", COLLECTIVES: "collectives", RANKS: "ranks",
+    QUEUING: "queue", FAULTS: "faults", UNEXPLAINED: "unexplained",
+}  # fmt: skip
+"""Of rows that are no part which computes."""
 
 
 class PartWords(NamedTuple):
@@ -45,8 +61,8 @@ WORDS: Mapping[StepPart, PartWords] = {
         "primbench capture SCRIPT.py -o step.toml",
     ),
     "collectives": PartWords(
-        "collectives that nothing hides", "collectives ran, and no kernel beside them",
-        "begun earlier, or in larger pieces, beside kernels: {least} at best", "primbench allreduce --versus ARM",
+        "collectives that nothing hides", "collectives ran, and nothing that computes beside them",
+        "begun earlier, or in larger pieces, beside what computes: {least} at best", "primbench allreduce --versus ARM",
     ),
     "copies": PartWords(
         "copies between host and GPU", "copies between host and GPU ran, and nothing beside them",

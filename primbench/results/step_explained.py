@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 STEP = "the step"
 ROUNDING = 1e-9  # of a step, which sums of numbers are out by
-LAUNCHES, PYTHON, LOADING, RANKS, QUEUING, FAULTS, NOT_MEASURED, UNEXPLAINED = (
-    "launches", "Python and autograd", "data loader", "waiting for a rank", "waiting for a CPU", "new memory",
-    "not measured", "unexplained",
+LAUNCHES, PYTHON, LOADING, COLLECTIVES, RANKS, QUEUING, FAULTS, NOT_MEASURED, UNEXPLAINED = (
+    "launches", "Python and autograd", "data loader", "collectives, exposed", "waiting for a rank", "waiting for a CPU",
+    "new memory", "not measured", "unexplained",
 )  # fmt: skip
-"""Rows of what is no part."""
+"""Rows of what is no part. COLLECTIVES: that ran while nothing else did, in the rank that all wait for."""
 
 
 class Number(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +69,10 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     others: dict[str, float] = {}
     """Seconds of other operators, by name, the largest first."""
+    collectives: dict[str, float] = {}
+    """Seconds of what ranks exchange, measured alone, by name, the largest first; {} where it is not known how long of
+    the step nothing ran beside it.
+    """
     in_step: list[NotCalledAgain] = []
     """Operators that could not be measured by themselves, the largest first: what they took in the captured step."""
     unmeasured: dict[str, int] = {}
@@ -106,6 +110,11 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     def seconds(self, name: str) -> float:
         """Of the row of that name; 0 where there is none."""
         return sum(row.seconds or 0.0 for row in self.rows if row.name == name)
+
+    @property
+    def hidden_s(self) -> float:
+        """How much longer what ranks exchange takes alone than it ran in the step while nothing else did."""
+        return max(0.0, sum(self.collectives.values()) - self.seconds(COLLECTIVES))
 
     @property
     def rest_s(self) -> float | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import msgspec
 
 from primbench import stats
+from primbench.results.step_explained import COLLECTIVES
 from primbench.results.step_timed import Timed, slower_s
 from primbench.spec.captured import NotCalledAgain
 
@@ -51,6 +52,8 @@ class Part(NamedTuple):
     """
     waits: bool = False
     """Whether a call of it returns once the GPU is done."""
+    between_ranks: bool = False
+    """Whether several ranks exchange something in it."""
 
     @property
     def all_s(self) -> float:
@@ -66,6 +69,22 @@ def at_once(parts: Sequence[Part], timed: Timed | None) -> Sequence[Part]:
     if not busy_s or all_s <= busy_s:
         return parts
     return [each._replace(device_s=each.device_s and each.device_s * busy_s / all_s) for each in parts]
+
+
+def is_exposure_known(timed: Timed | None) -> TypeGuard[Timed]:
+    """Whether it is known how long of a step what ranks exchange ran while nothing else did."""
+    return timed is not None and bool(timed.ranks_s)
+
+
+def row_of(part: Part, timed: Timed | None) -> str:
+    return COLLECTIVES if part.between_ranks and is_exposure_known(timed) else part.row
+
+
+def in_operators(parts: Sequence[Part], timed: Timed | None) -> Sequence[Part]:
+    """Without what ranks exchange on a host, where its time is told apart from that in operators."""
+    if not is_exposure_known(timed) or timed.host_s is not None:
+        return parts
+    return [part for part in parts if not part.between_ranks]
 
 
 def by_case(records: Sequence[Record], name: str) -> list[list[Record]]:
@@ -95,7 +114,10 @@ def measured_part(records: Sequence[Record]) -> Part:
         return Part(row, label, calls, 0.0, host_s, "", disturbances(records), is_far, 0.0)
     device_s, busy_s = (median_s(records, of) for of in (device_time, lambda found: found.busy_s))
     reason = "" if device_s is not None else why_unknown(records)
-    found = Part(row, label, calls, device_s, host_s, reason, disturbances(records), is_far, busy_s, waits=waits)
+    found = Part(
+        row, label, calls, device_s, host_s, reason, disturbances(records), is_far, busy_s,
+        waits=waits, between_ranks=_ranks_of(case) > 1,
+    )  # fmt: skip
     return _or_in_step(found, case.labels) if reason else found
 
 
@@ -104,6 +126,11 @@ def _leaves_gpu_alone(records: Sequence[Record]) -> bool:
     case, measured = records[0].case, [each.measurement for each in records if each.measurement]
     launches_nothing = bool(measured) and all(each.nodes_per_call == 0 for each in measured)
     return case.on.is_gpu and (launches_nothing or bool(case.parameters.get("host_only")))
+
+
+def _ranks_of(case: Case) -> int:
+    ranks = case.parameters.get("ranks", 1)
+    return ranks if isinstance(ranks, int) else 1
 
 
 def _row_of(case: Case) -> str:
@@ -178,7 +205,7 @@ def slowest(timed: Timed, parts: Sequence[Part], shown_s: float) -> tuple[str, f
     profiler and alone, and its share of ``shown_s``, which the step has room for of that. None of those that may wait
     for the GPU, nor one that seems to have more than there is.
     """
-    alone_s = dict[str, float]()
+    alone_s, parts = dict[str, float](), in_operators(parts, timed)
     for part in parts:
         alone_s[part.label] = alone_s.get(part.label, 0.0) + part.calls * (part.host_s or part.device_s or 0.0)
     all_s = slower_s(timed, sum(alone_s.values()), is_least=any(part.reason for part in parts))

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from primbench.devices import Device
 from primbench.results.step_explained import (
+    COLLECTIVES,
     FAULTS,
     LAUNCHES,
     LOADING,
@@ -31,8 +32,11 @@ from primbench.results.step_parts import (
     by_case,
     device_time,
     disturbances,
+    in_operators,
+    is_exposure_known,
     measured_part,
     median_s,
+    row_of,
     slowest,
     told_by_step,
     why_unknown,
@@ -78,8 +82,7 @@ def explained(
     far = sum(part.calls for part in calls if part.is_far)
     found = _explained(device, calls, whole, numbers, rows)
     longer = timed and slowest(timed, calls, found.seconds(SLOWER))
-    others = _others(at_once(calls, timed))
-    return replace(found, slowest=longer, timed=timed, far=far, others=others, **_unseen(captured))
+    return replace(found, slowest=longer, timed=timed, far=far, **_labelled(calls, timed), **_unseen(captured))
 
 
 def _unseen(captured: Captured | None) -> dict[str, int]:
@@ -103,10 +106,18 @@ def _explained(
     )
 
 
-def _others(parts: Sequence[Part]) -> dict[str, float]:
-    """Seconds of other operators, by name, the largest first."""
-    others = [(part.label, part.all_s) for part in parts if part.row == OTHERS]
-    return dict(sorted(_summed(others).items(), key=lambda item: -item[1]))
+def _labelled(parts: Sequence[Part], timed: Timed | None) -> dict[str, dict[str, float]]:
+    """Rows of which there is more to say: what they are made of."""
+    found = {"others": _by_label(part for part in at_once(parts, timed) if part.row == OTHERS)}
+    if is_exposure_known(timed):
+        found["collectives"] = _by_label(part for part in parts if part.between_ranks)
+    return found
+
+
+def _by_label(parts: Iterable[Part]) -> dict[str, float]:
+    """Seconds, by name, the largest first."""
+    found = _summed((part.label, part.all_s) for part in parts)
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
 def _disturbed_by(parts: Sequence[Part], whole: Sequence[Record]) -> dict[str, list[str]]:
@@ -134,15 +145,23 @@ def _lacks(parts: Sequence[Part], of: Callable[[Part], float | None]) -> bool:
     return any(of(part) is None for part in parts)
 
 
-def _by_name(parts: Sequence[Part]) -> list[SumRow]:
-    """What a device does in the calls that were measured, the largest first."""
+def _by_name(parts: Sequence[Part], timed: Timed | None) -> list[SumRow]:
+    """What a device does in the calls that were measured, the largest first. What ranks exchange takes of the step what
+    it does while nothing else runs, where that is known: hidden, it may take any time.
+    """
     calls: Counter[str] = Counter()
     for part in parts:
         if not part.reason:
-            calls[part.row] += part.calls
-    taken = _summed((part.row, part.all_s) for part in parts if not part.reason)
+            calls[row_of(part, timed)] += part.calls
+    taken = _summed((row_of(part, timed), part.all_s) for part in parts if not part.reason)
+    if is_exposure_known(timed):
+        taken[COLLECTIVES] = timed.collectives_s
     largest = sorted((name for name in taken if taken[name]), key=lambda name: -taken[name])
     return [SumRow(name=name, seconds=taken[name], calls=calls[name]) for name in largest]
+
+
+def _of_rows_s(rows: Iterable[SumRow]) -> float:
+    return sum(row.seconds or 0.0 for row in rows)
 
 
 def _left(parts: Sequence[Part], rest_s: float | None, known: Sequence[tuple[str, float]] = ()) -> list[SumRow]:
@@ -173,9 +192,11 @@ def _on_cpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     parts_s = _total(parts, _device_s)
     numbers = [_number("step", parts_s, step_s, whole, is_least=_lacks(parts, _device_s))]
     # Last, since a part by itself is called by Python, too.
-    slower = slower_s(timed, parts_s, is_least=numbers[0].is_least)
+    operators = in_operators(parts, timed)
+    slower = slower_s(timed, _total(operators, _device_s), is_least=_lacks(operators, _device_s))
     own = [(PYTHON, timed.of_step(timed.between_s or 0.0)), (FAULTS, timed.faults_s), (SLOWER, slower)] if timed else []
-    return numbers, [*_by_name(parts), *_left(parts, step_s and step_s - parts_s, [*_waits(timed), *own])]
+    rows = _by_name(parts, timed)
+    return numbers, [*rows, *_left(parts, step_s and step_s - _of_rows_s(rows), [*_waits(timed), *own])]
 
 
 def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None) -> tuple[list[Number], list[SumRow]]:
@@ -193,17 +214,17 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     on_host = _number("host", host_s, of_host_s, whole, is_least=_lacks(parts, _host_s))
     both = _number("step", longer_s, step_s, whole, is_least=_lacks(parts, _device_s) or on_host.is_least)
     numbers = [on_device, on_host, both]
-    parts = at_once(parts, timed)
-    device_s = _total(parts, _device_s)
+    rows = _by_name(at_once(parts, timed), timed)
+    device_s = _of_rows_s(rows)
     calls = sum(part.calls for part in parts if not part.reason)
     if step_s is None:
         launches = SumRow(name=LAUNCHES, seconds=longer_s - device_s, calls=calls)
-        return numbers, [*_by_name(parts), launches, *_left(parts, None)]
+        return numbers, [*rows, launches, *_left(parts, None)]
     launches_s, between_s = _idle(step_s, whole_device_s or _at_least_s(device_s, timed), host_s, all_host_s)
     rest_s = step_s - device_s - launches_s - (between_s or 0.0)
     slower = (SLOWER, slower_s(timed, host_s, may_wait_s=device_s, is_least=both.is_least))
     return numbers, [
-        *_by_name(parts),
+        *rows,
         SumRow(name=LAUNCHES, seconds=launches_s, calls=calls),
         SumRow(name=PYTHON, seconds=between_s),
         *_left(parts, rest_s, [*_waits(timed), slower]),

@@ -107,9 +107,16 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
         return self.host_s is not None and self.between_s is None
 
     @property
+    def collectives_s(self) -> float:
+        """How long they were under way, and nothing beside them, in the rank that all wait for, but no longer than a
+        step: profiled ones told it.
+        """
+        return min(*self.ranks_s, self.median_s) if self.ranks_s else 0.0
+
+    @property
     def waits_for_rank_s(self) -> float:
-        """How much longer than the rank that all wait for, but no longer than a step: profiled ones told it."""
-        return min(self.ranks_s[0] - min(self.ranks_s), self.median_s) if self.ranks_s else 0.0
+        """How much longer they were in this one."""
+        return min(self.ranks_s[0], self.median_s) - self.collectives_s if self.ranks_s else 0.0
 
 
 def of_device(timed: Timed, *, on_gpu: bool) -> Timed:

@@ -14,8 +14,9 @@ import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from primbench.measurement.spans import length, union, within
 from primbench.traces.host import of_host
-from primbench.traces.told import length, middle, summed, told, union, within
+from primbench.traces.told import middle, summed, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -12,8 +12,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from primbench import stats
-from primbench.traces.kineto import is_collective
-from primbench.traces.told import length_of, middle, told, union, within
+from primbench.measurement.spans import length, union, within
+from primbench.traces.kineto import working
+from primbench.traces.told import length_of, middle, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,37 +23,49 @@ if TYPE_CHECKING:
     from primbench.traces.kineto import HostCall, TraceFile
     from primbench.traces.told import StepBound
 
+    _Spans = Mapping[StepPart, list[tuple[float, float]]]
+
 
 def of_host(trace: TraceFile) -> StepBound:
     """Its steps, or all of it as one."""
     steps = trace.steps or [(min(each.begin_s for each in trace.calls), max(each.end_s for each in trace.calls))]
-    shared = _shared(trace.calls, steps)
+    spans = _spans(trace.calls)
+    shared = _shared(spans, steps)
     outermost = (call for call in _outermost(trace.calls) if _is_in(call, middle(steps)))
+    spans_of, collectives = working(trace.calls), union(spans["collectives"])
     return told(
-        steps, [shared, _unprofiled(shared, trace.calls, steps)], [(call.name, length_of(call)) for call in outermost],
-        is_whole=not trace.steps, collective_s=sum(each["collectives"] for each in shared) / len(steps), on_gpu=False,
+        steps, [shared, _unprofiled(shared, trace.calls, steps)],
+        [(call.name, length(spans_of(call))) for call in outermost], is_whole=not trace.steps,
+        collective_s=sum(within(collectives, *step) for step in steps) / len(steps), on_gpu=False,
     )  # fmt: skip
 
 
-def _shared(calls: Sequence[HostCall], steps: Sequence[tuple[float, float]]) -> list[dict[StepPart, float]]:
+def _shared(spans: _Spans, steps: Sequence[tuple[float, float]]) -> list[dict[StepPart, float]]:
     """What each step's time is of: each moment of the first of these parts that was under way in some thread."""
     shared: list[dict[StepPart, float]] = [{} for _ in steps]
     left_s = [*map(length_of, steps)]
     covered: list[tuple[float, float]] = []
-    parts: tuple[StepPart, ...] = ("data", "collectives", "operators")
+    parts: tuple[StepPart, ...] = ("data", "operators", "collectives")
     for part in parts:
-        own = (call for call in calls if _part_of(call) == part)
-        covered = union([*covered, *((each.begin_s, each.end_s) for each in own)])
+        covered = union([*covered, *spans[part]])
         for number, step in enumerate(steps):
             now_s = length_of(step) - within(covered, *step)
             shared[number][part], left_s[number] = left_s[number] - now_s, now_s
     return [parts_s | {"python": python_s} for parts_s, python_s in zip(shared, left_s, strict=True)]
 
 
-def _part_of(call: HostCall) -> StepPart:
-    if call.doing == "data":
-        return "data"
-    return "collectives" if is_collective(call) else "operators"
+def _spans(calls: Sequence[HostCall]) -> _Spans:
+    """When each part was under way."""
+    found: defaultdict[StepPart, list[tuple[float, float]]] = defaultdict(list)
+    spans_of = working(calls)
+    for call in calls:
+        if call.doing == "data":
+            found["data"].append(call[:2])
+        elif call.doing in ("ranks", "collective"):
+            found["collectives"].append(call[:2])
+        else:
+            found["operators"] += spans_of(call)
+    return found
 
 
 def _is_in(call: HostCall, steps: Iterable[tuple[float, float]]) -> bool:
@@ -106,6 +119,6 @@ def _outermost(calls: Iterable[HostCall]) -> Iterator[HostCall]:
     """The operators that are in no other one of their thread."""
     until_s: dict[object, float] = defaultdict(float)
     for call in sorted(calls, key=lambda each: (each.begin_s, -each.end_s)):
-        if call.doing != "data" and call.begin_s >= until_s[call.thread]:
+        if call.doing == "call" and call.begin_s >= until_s[call.thread]:
             until_s[call.thread] = call.end_s
             yield call

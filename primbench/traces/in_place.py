@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from primbench.devices import Device
+from primbench.measurement.spans import length
 from primbench.report.document import Document, Note, Section, Table
 from primbench.report.step_bound import bound_by, is_told, told_parts, ways_of
 from primbench.report.step_words import said
 from primbench.results.step_parts import VIEWS, Part, by_case, measured_part
 from primbench.spec.captured import PARTS
 from primbench.traces.bound import bound_of, windows
+from primbench.traces.kineto import working
 from primbench.traces.report import answer, cautions
 from primbench.traces.told import middle, shown
 from primbench.units import format_time
@@ -174,7 +176,8 @@ def in_place(trace: TraceFile, names: Collection[str]) -> tuple[dict[str, InPlac
 def _on_host(trace: TraceFile, operators: Mapping[object, list[HostCall]]) -> dict[str, InPlace]:
     steps = middle(trace.steps) or [(-math.inf, math.inf)]
     inside = (each for several in operators.values() for each in several if _is_in(each.begin_s, steps))
-    return _summed(((_short(each.name), id(each), each.end_s - each.begin_s) for each in inside), len(steps))
+    spans_of = working(trace.calls)
+    return _summed(((_short(each.name), id(each), length(spans_of(each))) for each in inside), len(steps))
 
 
 def _on_gpu(

@@ -16,11 +16,18 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from primbench.errors import FileError
-from primbench.problem.operators import is_collective_kernel, is_under_way, is_wait_for_gpu
+from primbench.measurement.spans import around, by_thread
+from primbench.problem.operators import (
+    is_collective_kernel,
+    is_collective_on_host,
+    is_under_way,
+    is_wait_for_gpu,
+    is_wait_for_ranks,
+)
 from primbench.system.jsonlines import UNREADABLE, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 CHAKRA = ".et"
 """What names of Chakra's files of nodes, which are protobuf, end in."""
@@ -33,8 +40,10 @@ MOST_US = 30 * 86400 * 1e6
 """What no profiler records at once: thirty days."""
 GpuWork = Literal["kernel", "collective", "copy"]
 """On a GPU: a kernel, also one that sets memory or copies within it; of a collective; between host and GPU."""
-Doing = Literal["data", "wait", "call"]
-"""On the host: waiting for the data loader, waiting for the GPU, in an operator of torch or a call of the driver."""
+Doing = Literal["data", "wait", "ranks", "collective", "call"]
+"""On the host: waiting for the data loader, for the GPU, for a collective; in a collective, an operator, or a call of
+the driver.
+"""
 
 # Names that categories had in 2021, beside those of today.
 _TODAY = {"operator": "cpu_op", "runtime": "cuda_runtime"}
@@ -42,7 +51,7 @@ _ON_GPU = re.compile(r"kernel|(gpu_)?mem(cpy|set)")
 _DRIVER = re.compile(r"[a-z0-9]+_(runtime|driver)")
 _STEP = re.compile(r"ProfilerStep#(\d+)")
 _LOADER = re.compile(r"enumerate\(DataLoader\)")
-_ON_HOST_COLLECTIVE = re.compile(r"(gloo|c10d|mpi|nccl):")
+_ON_HOST = ("user_annotation", "cpu_op")
 _BETWEEN = re.compile(r"HtoD|DtoH|Host -> Device|Device -> Host|HostToDevice|DeviceToHost")
 
 
@@ -208,12 +217,17 @@ def _call(event: _Event) -> HostCall | None:
 
 
 def _doing(category: str, name: str) -> Doing | None:
-    if category in ("user_annotation", "cpu_op") and _LOADER.match(name):
+    if category in _ON_HOST and _LOADER.match(name):
         return "data"
     if _DRIVER.fullmatch(category):
         return "wait" if is_wait_for_gpu(name) else "call"
-    is_call = category == "cpu_op" and (is_under_way(name) or _ON_HOST_COLLECTIVE.match(name))
-    return "call" if is_call else None
+    if category in _ON_HOST and is_collective_on_host(name):
+        return "collective"
+    if category != "cpu_op":
+        return None
+    if is_wait_for_ranks(name):
+        return "ranks"
+    return "call" if is_under_way(name) else None
 
 
 def _launches(events: Iterable[_Event]) -> dict[object, HostCall]:
@@ -235,11 +249,14 @@ def _steps(events: Iterable[_Event]) -> list[tuple[float, float]]:
     """Each once, whichever thread and device it is noted on."""
     found = dict[int, tuple[float, float]]()
     for event in events:
-        if (named := _STEP.fullmatch(event.name)) and _category(event) in ("user_annotation", "cpu_op"):
+        if (named := _STEP.fullmatch(event.name)) and _category(event) in _ON_HOST:
             found.setdefault(int(named[1]), _span(event))
     return [found[number] for number in sorted(found)]
 
 
-def is_collective(call: HostCall) -> bool:
-    """Whether it is one of a backend that runs on the host."""
-    return _ON_HOST_COLLECTIVE.match(call.name) is not None
+def working(calls: Iterable[HostCall]) -> Callable[[HostCall], list[tuple[float, float]]]:
+    """When a call was under way and did not wait for a collective, as an operator does that is given a tensor which one
+    makes. calls: those among which the waits are.
+    """
+    waits = by_thread((call.thread, call.begin_s, call.end_s) for call in calls if call.doing == "ranks")
+    return lambda call: [*around(waits.get(call.thread, []), call.begin_s, call.end_s)]

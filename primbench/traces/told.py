@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bisect
 import functools
-import math
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -141,28 +139,3 @@ def shown(name: str) -> str:
         depth -= letter == ">"
     short = "".join(kept).partition("(")[0].strip() or name
     return short if len(short) <= _MOST_NAME else f"{short[: _MOST_NAME - 3]}..."
-
-
-def union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    found: list[tuple[float, float]] = []
-    for begin_s, end_s in sorted(span for span in spans if span[0] < span[1]):
-        if found and begin_s <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end_s, found[-1][1]))
-        else:
-            found.append((begin_s, end_s))
-    return found
-
-
-def length(spans: Iterable[tuple[float, float]]) -> float:
-    return math.fsum(end_s - begin_s for begin_s, end_s in spans)
-
-
-def within(spans: Sequence[tuple[float, float]], begin_s: float, end_s: float) -> float:
-    """How long of a time some span covers. spans: apart, in order."""
-    first = max(0, bisect.bisect_right(spans, begin_s, key=lambda span: span[0]) - 1)
-    total_s = 0.0
-    for span_begin_s, span_end_s in spans[first:]:
-        if span_begin_s >= end_s:
-            break
-        total_s += max(0.0, min(span_end_s, end_s) - max(span_begin_s, begin_s))
-    return total_s

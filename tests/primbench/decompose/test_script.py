@@ -18,7 +18,6 @@ import primbench.suites as suites
 from primbench.backends import missing, threads
 from primbench.cli.capture import _counts
 from primbench.decompose.profiled import STEPS
-from primbench.decompose.spans import lengths
 from primbench.decompose.written import CapturedStep, suite_of
 from primbench.errors import PrimbenchError
 
@@ -98,11 +97,6 @@ def test_a_step_lies_between_two_of_the_optimizer(tmp_path: Path) -> None:
     assert all(each > 0 for each in told.operators_s.values())
     assert step.threads == threads()["torch"]
     assert step.of.startswith("step 5 of own.py 100, between the ends of two SGD.step()")
-
-
-def test_operators_that_nest_or_lie_beside_each_other_count_once() -> None:
-    spans = [(-10, 5), (10, 30), (15, 20), (25, 40), (60, 90), (110, 120)]
-    assert [5, 20, 10, 20] == [*lengths(spans, 0, 80)]
 
 
 def test_an_optimizer_made_later_takes_the_place_of_the_first_one_and_others_beside_it_end_no_step(

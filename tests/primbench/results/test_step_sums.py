@@ -18,6 +18,7 @@ from primbench.report.step_bound import answer, is_told, ways_of
 from primbench.report.step_totals import step_totals
 from primbench.results.record import Record
 from primbench.results.step_explained import (
+    COLLECTIVES,
     FAULTS,
     LAUNCHES,
     LOADING,
@@ -419,16 +420,21 @@ def test_parts_that_take_longer_than_the_step_do_not_tell_what_bounds_it() -> No
 
 
 def test_the_rank_that_all_wait_for_is_named_and_the_wait_is_a_row() -> None:
-    """Of 10 ms this one waits 5 ms in collectives, 1 ms of which are theirs, and passes 3 ms in operators."""
+    """Of 10 ms it is 5 ms in collectives that nothing hides, of which it waits 4 ms, and passes 3 ms in operators.
+    Alone collectives take 2.5 ms: 1.5 ms of them are hidden.
+    """
     step = Captured(step="a step", times_s=[10e-3] * 6, inside_s=[3e-3] * 5, exposed_s=[5e-3, 6e-3, 1e-3])
     parts = [
         record("gemm", 1, Measurement(batch_s=samples(3e-3)), "cpu"),
-        record("allreduce", 1, Measurement(batch_s=samples(1e-3)), "cpu"),
+        record("allreduce", 1, Measurement(batch_s=samples(2.5e-3)), "cpu", ranks=3),
     ]
     found = explained(parts, timed(step), captured=step)
     assert found is not None
     rows = [(row.name, round(row.seconds or 0.0, 9)) for row in found.rows]
-    assert [("gemm", 3e-3), ("allreduce", 1e-3), (RANKS, 4e-3), (PYTHON, 2e-3), (UNEXPLAINED, 0.0)] == rows
+    assert [("gemm", 3e-3), (COLLECTIVES, 1e-3), (RANKS, 4e-3), (PYTHON, 2e-3), (UNEXPLAINED, 0.0)] == rows
+    assert "collectives alone: relu 2.50 ms; the step hides 1.50 ms of that, or they are faster in it" in text(
+        [("A", found)]
+    )
     said = answer([("A", found)])
     assert said.endswith("Rank 2 comes last: it is 1.00 ms a step in collectives, where others wait 5.00 ms and more.")
     assert "4.00 ms of it for another rank" in text([("A", found)])
@@ -436,6 +442,26 @@ def test_the_rank_that_all_wait_for_is_named_and_the_wait_is_a_row() -> None:
     found = explained(parts, timed(alike), captured=alike)
     assert found is not None
     assert "comes last" not in answer([("A", found)])
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_collectives_that_nothing_hides_bound_a_step_that_no_rank_holds_up(device: str) -> None:
+    """6 of 10 ms they run alone, as they take 5 ms by themselves, and 3 ms operators: of a CPU, or kernels."""
+    on_host: dict[str, Any] = {"inside_s": [3e-3] * 6, "between_s": [1e-3] * 6, "exposed_s": [6.2e-3, 6e-3]}
+    step = Captured(step="a step", times_s=[10e-3] * 6, **on_host)
+    if device == "cpu":
+        alone = Measurement(batch_s=samples(3e-3)), Measurement(batch_s=samples(5e-3))
+    else:
+        alone, step = (on_gpu(1e-3, 3e-3), on_gpu(0.1e-3, 5e-3)), replace(step, host_s=[2e-3] * 6, inside_s=[1e-3] * 6)
+    parts = [record("gemm", 1, alone[0], device), record("allreduce", 1, alone[1], device, ranks=2)]
+    found = explained(parts, timed(step), captured=step)
+    assert found is not None
+    assert 0.0 == found.hidden_s
+    assert 6e-3 == pytest.approx(found.seconds(COLLECTIVES))
+    said = answer([("A", found)])
+    assert said.startswith("Collectives that nothing hides bound this step: ")
+    assert "begun earlier, or in larger pieces, beside what computes: 4.00 ms at best" in said
+    assert "comes last" not in said
 
 
 def test_what_the_host_waits_for_its_gpu_is_told_apart_in_steps_of_several_ranks() -> None:

@@ -224,6 +224,21 @@ def test_what_the_profiler_takes_for_events_may_be_of_either_part(tmp_path: Path
     assert 99.0 == pytest.approx(1e6 * sum(several.ways[-1].values()))
 
 
+def test_ranks_by_their_cpus_wait_in_operators_that_are_given_what_a_collective_makes(tmp_path: Path) -> None:
+    """Of 100 us add() waits for 60, in which a collective is under way but for 2, as one is for 5 beside mm()."""
+
+    def step(at: float) -> Iterable[Event]:
+        yield event("cpu_op", "aten::mm", at, 20)
+        yield event("user_annotation", "gloo:all_reduce", at + 15, 68) | {"tid": 8}
+        yield event("cpu_op", "aten::add", at + 20, 70)
+        yield event("cpu_op", "_c10d_functional::wait_tensor", at + 25, 60)
+
+    bound = found(tmp_path, steps(step, 100))
+    assert {"operators": 30.0, "collectives": 60.0, "python": 9.0} == parts_us(bound)
+    assert 68.0 + 2.0 == pytest.approx(1e6 * bound.collective_s)
+    assert {"aten::mm": 20.0, "aten::add": 10.0} == {each.name: round(1e6 * each.time_s, 3) for each in bound.largest}
+
+
 def test_a_step_that_took_much_longer_than_others_does_not_speak_for_them(invoke: Invoke, tmp_path: Path) -> None:
     marks = [event("user_annotation", f"ProfilerStep#{n}", 30_000 + 100 * n, 100) for n in range(1, 9)]
     marks.append(event("user_annotation", "ProfilerStep#0", 0, 30_000))
