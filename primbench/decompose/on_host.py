@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from primbench import stats
 from primbench.decompose.spans import Noted, lasting_s, least_s
-from primbench.measurement.spans import around, by_thread
+from primbench.measurement.spans import around, by_thread, within_theirs
 from primbench.problem.operators import is_collective_on_host, is_under_way, is_wait_for_ranks
 
 if TYPE_CHECKING:
@@ -54,47 +54,74 @@ def seen_by_profiler() -> contextlib.AbstractContextManager[object]:
     return torch.profiler.record_function(_LOADING) if is_on else contextlib.nullcontext()
 
 
+class ThreadTimes(NamedTuple):
+    """Of a thread, so far."""
+
+    queued_s: float
+    """How long it has waited for a CPU; NaN where the kernel does not count it."""
+    ran_s: float
+
+
 def host_steps(
-    log: Sequence[Noted], queued_s: Sequence[float], names: Collection[str] = (), *, warm_up: int = 0
+    log: Sequence[Noted], ends: Sequence[ThreadTimes], names: Collection[str] = (), *, warm_up: int = 0
 ) -> HostSteps:
-    """queued_s: by each end of a step how long the thread that makes them has waited for a CPU. names: of operators of
-    which each is told apart. warm_up: steps at the beginning that do not count.
+    """ends: by each end of a step what the thread has done that makes them. names: of operators of which each is told
+    apart. warm_up: steps at the beginning that do not count.
     """
     steps = [*itertools.pairwise(sorted(each.start for each in log if each.name == _END))]
-    ran = [*map(_ran_fraction, steps, itertools.pairwise(queued_s))]
-    return _apart(log, steps[warm_up:], ran[warm_up:], names)
+    ran, asleep_s = (
+        [of(*each) for each in zip(steps, itertools.pairwise(ends), strict=False)] for of in (_ran_fraction, _asleep_s)
+    )
+    return _apart(log, steps[warm_up:], ran[warm_up:], asleep_s[warm_up:], names)
 
 
 def _apart(
-    log: Sequence[Noted], steps: list[tuple[int, int]], ran: list[float], names: Collection[str] = ()
-) -> HostSteps:
-    """ran: of each step, in which its thread did not wait for a CPU."""
-    working = [*_working(log)]
-    operators = [each.span for each in working]
-    collectives = _named(log, is_collective_on_host)
-    collectives += _named(log, is_wait_for_ranks) if collectives else []  # else of GPUs, for which no host waits
+    log: Sequence[Noted], steps: list[tuple[int, int]], ran: list[float], asleep_s: list[float],
+    names: Collection[str] = (),
+) -> HostSteps:  # fmt: skip
+    """ran: of each step, in which its thread did not wait for a CPU. asleep_s: of each step, in which it did neither
+    that nor run.
+    """
+    working, collectives = [*_working(log)], _collectives(log)
     loading = _named(log, lambda name: name == _LOADING)
-    seen_s = lasting_s([*operators, *collectives, *loading], steps)
-    inside_s = [*map(operator.sub, lasting_s([*operators, *loading], steps), lasting_s(loading, steps))]
-    outside_s = map(operator.sub, [(end - start) * 1e-9 for start, end in steps], seen_s)
+    busy = [*(each.span for each in working), *loading]
+    lasted_s = [(end - start) * 1e-9 for start, end in steps]
+    loading_s, busy_s, seen_s = (lasting_s(each, steps) for each in (loading, busy, [*busy, *collectives]))
+    # Who does not sleep does not wait for a collective: Python may run beside one.
+    exposed_s = [
+        min(seen - own, max(0.0, asleep - waited))
+        for seen, own, asleep, waited in zip(seen_s, busy_s, asleep_s, loading_s, strict=True)
+    ]
     nested, others = _events(log, [*_named(log, is_under_way), *collectives, *loading], steps)
-    both_s = lasting_s([*operators, *collectives], steps) if collectives else []
     return HostSteps(
-        inside_s=_corrected_s(inside_s, ran, nested),
-        between_s=_corrected_s(outside_s, ran, others),
-        others_s=[*map(operator.sub, seen_s, inside_s)],
-        exposed_s=[*map(operator.sub, both_s, lasting_s(operators, steps))],
+        inside_s=_corrected_s(map(operator.sub, busy_s, loading_s), ran, nested),
+        between_s=_corrected_s(map(operator.sub, map(operator.sub, lasted_s, busy_s), exposed_s), ran, others),
+        others_s=[*map(operator.add, loading_s, exposed_s)],
+        exposed_s=exposed_s if collectives else [],
         operators_s=_operators_s(working, steps, names),
     )
 
 
+def _collectives(log: Sequence[Noted]) -> list[tuple[int, int]]:
+    """Those by CPUs, and the waits for them; none of GPUs, for which no host waits."""
+    found = _named(log, is_collective_on_host)
+    return [*found, *_named(log, is_wait_for_ranks)] if found else []
+
+
 def _working(log: Sequence[Noted]) -> Iterator[Noted]:
-    """Operators, each in the pieces in which it does not wait for other ranks."""
-    waits = by_thread((each.thread, *each.span) for each in log if is_wait_for_ranks(each.name))
-    for each in log:
-        if is_under_way(each.name):
+    """Operators, each in the pieces in which it does not wait for other ranks; none of a collective's own, by CPUs."""
+    operators = [each for each in log if is_under_way(each.name)]
+    exchanging = _by_thread(log, is_collective_on_host)
+    own = within_theirs(exchanging, ((each.thread, each.start) for each in operators))
+    waits = _by_thread(log, is_wait_for_ranks) if exchanging else {}
+    for each in operators:
+        if each.thread not in own:
             for start, end in around(waits.get(each.thread, []), *each.span):
                 yield each._replace(start=start, end=end)
+
+
+def _by_thread(log: Iterable[Noted], is_one: Callable[[str], bool]) -> Mapping[object, list[tuple[int, int]]]:
+    return by_thread((each.thread, *each.span) for each in log if is_one(each.name))
 
 
 def _operators_s(log: Iterable[Noted], steps: Sequence[tuple[int, int]], names: Collection[str]) -> dict[str, float]:
@@ -164,8 +191,15 @@ def _event_s() -> float:
         return max(0.0, least_s(lambda: torch.empty(0)) - plain_s)
 
 
-def _ran_fraction(step: tuple[int, int], queued_s: tuple[float, float]) -> float:
+def _asleep_s(step: tuple[int, int], ends: tuple[ThreadTimes, ThreadTimes]) -> float:
+    """Of a step, in which its thread neither ran nor waited for a CPU, as far as the kernel tells."""
+    (begun, ended), (before, after) = step, ends
+    wait_s = after.queued_s - before.queued_s
+    return 1e-9 * (ended - begun) - (after.ran_s - before.ran_s) - (0.0 if math.isnan(wait_s) else wait_s)
+
+
+def _ran_fraction(step: tuple[int, int], ends: tuple[ThreadTimes, ThreadTimes]) -> float:
     """Of a step, in which its thread did not wait for a CPU; all of it where the kernel does not tell."""
-    (begun, ended), (before_s, after_s) = step, queued_s
-    wait_s = after_s - before_s
+    (begun, ended), (before, after) = step, ends
+    wait_s = after.queued_s - before.queued_s
     return 1.0 if math.isnan(wait_s) or begun == ended else max(0.0, 1 - wait_s / (1e-9 * (ended - begun)))

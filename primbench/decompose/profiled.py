@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from primbench import stats
 from primbench.decompose import on_gpu, on_host
 from primbench.decompose.on_gpu import GpuSteps, gpu_steps
-from primbench.decompose.on_host import HostSteps, host_steps
+from primbench.decompose.on_host import HostSteps, ThreadTimes, host_steps
 from primbench.decompose.ranks import of_ranks
 from primbench.decompose.spans import Noted, noted
 from primbench.timing.host_counters import queued_s as queued_s_so_far
@@ -100,7 +100,7 @@ class _Log:
     def __init__(self, *, of_gpu: bool = False) -> None:
         self.is_of_gpu = of_gpu
         self._profiler: Any = None
-        self._queued_s: list[float] = []  # so far, at each end
+        self._ends: list[ThreadTimes] = []
         self._ends_ns: list[int] = []
         self._noted: list[Noted] = []
         self._launch_s = 0.0  # that the profiler takes for one
@@ -123,7 +123,7 @@ class _Log:
             on_gpu.mark()
         else:
             with on_host.mark():
-                self._queued_s.append(queued_s_so_far())
+                self._ends.append(ThreadTimes(queued_s_so_far(), time.thread_time()))
 
     def close(self) -> None:
         profiler, self._profiler = self._profiler, None
@@ -138,7 +138,7 @@ class _Log:
             self._noted = noted(results.events())
 
     def of_host(self, names: Collection[str]) -> HostSteps:
-        return host_steps(self._noted, self._queued_s, names, warm_up=WARM_UP)
+        return host_steps(self._noted, self._ends, names, warm_up=WARM_UP)
 
     def of_gpu(self) -> GpuSteps:
         return gpu_steps(self._noted, self._ends_ns, warm_up=WARM_UP, launch_s=self._launch_s)

@@ -47,11 +47,26 @@ def within(spans: Sequence[tuple[_Time, _Time]], begin: _Time, end: _Time) -> _T
     return total
 
 
+def holds(spans: Sequence[tuple[_Time, _Time]], moment: _Time) -> bool:
+    """Whether one of them lasts at a moment. spans: apart, in order."""
+    number = bisect.bisect_right(spans, moment, key=lambda span: span[0]) - 1
+    return number >= 0 and moment < spans[number][1]
+
+
 def around(holes: Sequence[tuple[_Time, _Time]], begin: _Time, end: _Time) -> Iterator[tuple[_Time, _Time]]:
-    """A span without the holes in it, in pieces. holes: apart, in order."""
+    """A span without the holes that lie in it, in pieces. holes: apart, in order."""
     for hole_begin, hole_end in holes[bisect.bisect_left(holes, begin, key=lambda hole: hole[0]) :]:
-        if hole_begin >= end:
+        if hole_end > end:
             break
-        yield begin, hole_begin
-        begin = min(hole_end, end)
-    yield begin, end
+        if begin < hole_begin:
+            yield begin, hole_begin
+        begin = hole_end
+    if begin < end:
+        yield begin, end
+
+
+def within_theirs(
+    spans: Mapping[object, Sequence[tuple[_Time, _Time]]], moments: Iterable[tuple[object, _Time]]
+) -> set[object]:
+    """Threads that have spans, and no moment outside. spans: apart, in order. moments: each after its thread."""
+    return spans.keys() - {thread for thread, moment in moments if not holds(spans.get(thread, []), moment)}

@@ -17,14 +17,15 @@ from primbench.problem.operands import Operand, operands, written
 
 Phase = Literal["forward", "backward", "optimizer"]
 
-_WAIT_FOR_RANKS = "_c10d_functional::wait_tensor"  # until a collective is done
+_BARRIER = "c10d::monitored_barrier_"  # which returns once it is done, where other collectives return as they begin
+_WAITS_FOR_RANKS = ("_c10d_functional::wait_tensor", "c10d_functional::wait_tensor", _BARRIER)
 _NO_OPERATORS = (
     "autograd::",  # what evaluates a node, of which operators are a part
     "FSDP::",  # marks, as a script makes some
-    _WAIT_FOR_RANKS,
+    *_WAITS_FOR_RANKS,
 )
 _COMPILED = "## Call CompiledFxGraph"  # launches kernels, which are no operators
-_COLLECTIVES_ON_HOST = ("gloo:", "mpi:")  # of backends, from their call to their end
+_COLLECTIVES_ON_HOST = ("gloo:", "mpi:", _BARRIER)  # gloo's from when one of its threads takes it up
 _COLLECTIVE_KERNEL = re.compile(
     r"(nccl|rccl|msccl)|(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all).*kernel", re.IGNORECASE
 )
@@ -44,8 +45,8 @@ def is_collective_kernel(name: str) -> bool:
 
 
 def is_collective_on_host(name: str) -> bool:
-    """Whether what torch's profiler calls so is ranks that exchange something by their CPUs, from the call to the end.
-    It is an operator in old traces, and an annotation today.
+    """Whether what torch's profiler calls so is ranks that exchange something by their CPUs: an operator in old traces,
+    and an annotation today.
     """
     return name.startswith(_COLLECTIVES_ON_HOST)
 
@@ -54,7 +55,7 @@ def is_wait_for_ranks(name: str) -> bool:
     """Whether what torch's profiler calls so returns once a collective is done. It may be within an operator that is
     given a tensor which a collective makes.
     """
-    return name.startswith(_WAIT_FOR_RANKS)
+    return name.startswith(_WAITS_FOR_RANKS)
 
 
 def is_wait_for_gpu(name: str) -> bool:

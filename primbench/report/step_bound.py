@@ -55,9 +55,9 @@ def of_group(part: StepPart, parts_s: PartTimes, *, on_gpu: bool) -> float:
 def bound_by(
     parts_s: PartTimes, ways: Sequence[PartTimes] = (), *, on_gpu: bool, never_waits: bool = False
 ) -> list[StepPart]:
-    """What bounds a step, and what else may, the most first: what in one of the ways to tell its time apart is less by
-    no more than MUCH of the step. [] where most is unexplained. ways: beside parts_s, as good as these. never_waits:
-    the host for its GPU, of which it is the bound where that waits for it most, however long that computes meanwhile.
+    """What bounds a step, and what else may, the most first: what may lead in one of the ways to tell its time apart.
+    [] where most is unexplained. ways: beside parts_s, as good as these. never_waits: the host for its GPU, of which it
+    is the bound where that waits for it most, however long that computes meanwhile.
     """
     waits = {part: time_s for part, time_s in _groups(parts_s, on_gpu=on_gpu).items() if part != "kernels"}
     longest = max(waits, key=lambda part: waits[part], default=None)
@@ -66,11 +66,15 @@ def bound_by(
     first = bounding(parts_s, on_gpu=on_gpu)
     if first is None:
         return []
-    found = [first]
-    for way in (parts_s, *ways):
-        least_s = of_group(first, way, on_gpu=on_gpu) - MUCH * sum(way.values())
-        found += [part for part, time_s in _groups(way, on_gpu=on_gpu).items() if time_s > max(least_s, 0)]
+    found = [first, *(part for way in (parts_s, *ways) for part in _may_lead(way, on_gpu=on_gpu))]
     return sorted(_each_once(found, on_gpu=on_gpu), key=lambda part: -of_group(part, parts_s, on_gpu=on_gpu))
+
+
+def _may_lead(parts_s: PartTimes, *, on_gpu: bool) -> list[StepPart]:
+    """What is less than the most by no more than MUCH of the step."""
+    groups = {part: time_s for part, time_s in _groups(parts_s, on_gpu=on_gpu).items() if part != "unexplained"}
+    least_s = max(0.0, max(groups.values(), default=0.0) - MUCH * sum(parts_s.values()))
+    return [part for part, time_s in groups.items() if time_s > least_s]
 
 
 def _each_once(parts: Iterable[StepPart], *, on_gpu: bool) -> Iterable[StepPart]:
@@ -78,7 +82,6 @@ def _each_once(parts: Iterable[StepPart], *, on_gpu: bool) -> Iterable[StepPart]
     apart: dict[StepPart, StepPart] = {}
     for part in parts:
         apart.setdefault("python" if on_gpu and part in HOST else part, part)
-    apart.pop("unexplained", None)
     return apart.values()
 
 
@@ -184,12 +187,10 @@ def ways_of(explained: Explained) -> list[dict[StepPart, float]]:
     share their time, which differ; what others take longer may all be in operators, or between them, beyond pages that
     they touch first. [] where they do not tell.
     """
-    timed = explained.timed
-    if timed is None or Device.parse(explained.device).is_gpu:
+    timed = None if Device.parse(explained.device).is_gpu else explained.timed
+    if timed is None or timed.between_s is None or timed.inside_s is None or timed.between_share is None:
         return []
-    if timed.between_s is None or timed.inside_s is None or timed.between_share is None:
-        return []
-    waits, left_s = _waits(timed), timed.left_s
+    left_s = timed.left_s
     told_s = [share * left_s for share in timed.between_share]
     missed_s = left_s - timed.inside_s - timed.between_s
     if missed_s > 0:
@@ -197,8 +198,8 @@ def ways_of(explained: Explained) -> list[dict[StepPart, float]]:
     found = []
     for python_s in (min(max(each, 0.0), left_s) for each in (min(told_s), max(told_s))):
         faults_s = min(timed.faults_s, left_s - python_s)
-        own: dict[StepPart, float] = {"faults": faults_s, "python": python_s}
-        found.append(waits | own | {"operators": left_s - python_s - faults_s})
+        operators_s = left_s - python_s - faults_s
+        found.append(_waits(timed) | {"faults": faults_s, "python": python_s, "operators": operators_s})
     return found
 
 

@@ -17,7 +17,7 @@ LAUNCHES, PYTHON, LOADING, COLLECTIVES, RANKS, QUEUING, FAULTS, NOT_MEASURED, UN
     "launches", "Python and autograd", "data loader", "collectives, exposed", "waiting for a rank", "waiting for a CPU",
     "new memory", "not measured", "unexplained",
 )  # fmt: skip
-"""Rows of what is no part. COLLECTIVES: that ran while nothing else did, in the rank that all wait for."""
+"""Rows of what is no part. COLLECTIVES: while nothing that computes ran, in the rank that all wait for."""
 
 
 class Number(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,18 +60,22 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     numbers: list[Number]
     rows: list[SumRow]
     """Rows that add up to the step's time, or where that is unknown, to what the parts take; the largest first, then
-    launches, Python and autograd, the data loader, waiting for a CPU, what was not measured and what is unexplained,
-    which nobody knows beside that. Launches are what parts take longer to launch than to compute. Python and autograd
-    is what the host does between its calls, the optimizer's own code among it, while a GPU waits: by how much it takes
-    longer for the step than for them, and of a script how long its own steps were outside operators, where that is
-    known.
+    launches, Python and autograd, the data loader, waiting for a rank and for a CPU, what was not measured and what is
+    unexplained, which nobody knows beside that. Launches are what parts take longer to launch than to compute. Python
+    and autograd is what the host does between its calls, the optimizer's own code among it, while a GPU waits: by how
+    much it takes longer for the step than for them, and of a script how long its own steps were outside operators,
+    where that is known.
     """
     calls: int
     others: dict[str, float] = {}
     """Seconds of other operators, by name, the largest first."""
     collectives: dict[str, float] = {}
-    """Seconds of what ranks exchange, measured alone, by name, the largest first; {} where it is not known how long of
-    the step nothing ran beside it.
+    """Seconds of what ranks exchange, of what was measured alone, by name, the largest first; {} where it is not known
+    how long of the step nothing that computes ran beside it.
+    """
+    hidden_s: float | None = None
+    """How much longer all of it takes alone than it ran in this rank's step while nothing that computes did; None where
+    that is not known, or not all was measured.
     """
     in_step: list[NotCalledAgain] = []
     """Operators that could not be measured by themselves, the largest first: what they took in the captured step."""
@@ -110,11 +114,6 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     def seconds(self, name: str) -> float:
         """Of the row of that name; 0 where there is none."""
         return sum(row.seconds or 0.0 for row in self.rows if row.name == name)
-
-    @property
-    def hidden_s(self) -> float:
-        """How much longer what ranks exchange takes alone than it ran in the step while nothing else did."""
-        return max(0.0, sum(self.collectives.values()) - self.seconds(COLLECTIVES))
 
     @property
     def rest_s(self) -> float | None:

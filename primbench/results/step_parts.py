@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 import msgspec
 
 from primbench import stats
+from primbench.problem.operators import is_collective_on_host, is_wait_for_ranks
 from primbench.results.step_explained import COLLECTIVES
 from primbench.results.step_timed import Timed, slower_s
 from primbench.spec.captured import NotCalledAgain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from primbench.measurement import Measurement, Samples
     from primbench.results.record import Record
@@ -53,7 +54,12 @@ class Part(NamedTuple):
     waits: bool = False
     """Whether a call of it returns once the GPU is done."""
     between_ranks: bool = False
-    """Whether several ranks exchange something in it."""
+    """Whether several ranks exchange something in it, or one waits until they have."""
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it was by itself."""
+        return not self.reason and not self.in_step
 
     @property
     def all_s(self) -> float:
@@ -72,8 +78,8 @@ def at_once(parts: Sequence[Part], timed: Timed | None) -> Sequence[Part]:
 
 
 def is_exposure_known(timed: Timed | None) -> TypeGuard[Timed]:
-    """Whether it is known how long of a step what ranks exchange ran while nothing else did."""
-    return timed is not None and bool(timed.ranks_s)
+    """Whether it is known how long of a step what ranks exchange ran while nothing that computes did."""
+    return timed is not None and any(timed.ranks_s)
 
 
 def row_of(part: Part, timed: Timed | None) -> str:
@@ -81,10 +87,16 @@ def row_of(part: Part, timed: Timed | None) -> str:
 
 
 def in_operators(parts: Sequence[Part], timed: Timed | None) -> Sequence[Part]:
-    """Without what ranks exchange on a host, where its time is told apart from that in operators."""
+    """Without what ranks exchange by their CPUs, where its time is told apart from that in operators."""
     if not is_exposure_known(timed) or timed.host_s is not None:
         return parts
     return [part for part in parts if not part.between_ranks]
+
+
+def beginning_s(parts: Sequence[Part], timed: Timed | None) -> float:
+    """How long the operators were under way by which the others begin."""
+    left = {part.label for part in parts} - {part.label for part in in_operators(parts, timed)}
+    return sum(timed.operators_s.get(label, 0.0) for label in left) if timed else 0.0
 
 
 def by_case(records: Sequence[Record], name: str) -> list[list[Record]]:
@@ -116,9 +128,9 @@ def measured_part(records: Sequence[Record]) -> Part:
     reason = "" if device_s is not None else why_unknown(records)
     found = Part(
         row, label, calls, device_s, host_s, reason, disturbances(records), is_far, busy_s,
-        waits=waits, between_ranks=_ranks_of(case) > 1,
+        waits=waits, between_ranks=_is_between_ranks(case),
     )  # fmt: skip
-    return _or_in_step(found, case.labels) if reason else found
+    return _or_in_step(found, case) if reason else found
 
 
 def _leaves_gpu_alone(records: Sequence[Record]) -> bool:
@@ -128,9 +140,13 @@ def _leaves_gpu_alone(records: Sequence[Record]) -> bool:
     return case.on.is_gpu and (launches_nothing or bool(case.parameters.get("host_only")))
 
 
-def _ranks_of(case: Case) -> int:
+def _is_between_ranks(case: Case) -> bool:
     ranks = case.parameters.get("ranks", 1)
-    return ranks if isinstance(ranks, int) else 1
+    return isinstance(ranks, int) and ranks > 1
+
+
+def _is_wait_for_ranks(case: Case) -> bool:
+    return is_wait_for_ranks(str(case.parameters.get("operator", "")).replace(".", "::", 1))
 
 
 def _row_of(case: Case) -> str:
@@ -150,16 +166,20 @@ def without_record(parts: Sequence[Part], captured: Captured | None) -> list[Par
     return found if isinstance(captured.left_out, int) else [*found, *map(_left_out, captured.left_out)]
 
 
-def _or_in_step(part: Part, labels: Mapping[str, str]) -> Part:
+def _or_in_step(part: Part, case: Case) -> Part:
     """As it took in the captured step, where its labels say."""
-    took_ns = labels.get("in_step_ns")
-    return part if took_ns is None else _in_step(part.label, part.calls, int(took_ns) * 1e-9, part.reason)
+    took_ns = case.labels.get("in_step_ns")
+    if took_ns is None:
+        return part
+    found = _in_step(part.label, part.calls, int(took_ns) * 1e-9, part.reason)
+    return found._replace(between_ranks=part.between_ranks or _is_wait_for_ranks(case))
 
 
 def _left_out(each: NotCalledAgain) -> Part:
     if each.seconds is None:
         return Part("", each.name, each.calls, None, None, each.reason, [])
-    return _in_step(each.name, each.calls, each.seconds / each.calls, each.reason)
+    found = _in_step(each.name, each.calls, each.seconds / each.calls, each.reason)
+    return found._replace(between_ranks=is_collective_on_host(f"c10d::{each.name}"))
 
 
 def _in_step(label: str, calls: int, call_s: float, reason: str) -> Part:
@@ -203,14 +223,15 @@ def disturbances(records: Iterable[Record]) -> list[str]:
 def slowest(timed: Timed, parts: Sequence[Part], shown_s: float) -> tuple[str, float] | None:
     """The operator that has half and more of what operators take longer in the step than alone, by its calls under the
     profiler and alone, and its share of ``shown_s``, which the step has room for of that. None of those that may wait
-    for the GPU, nor one that seems to have more than there is.
+    for the GPU or for ranks, nor one that seems to have more than there is.
     """
-    alone_s, parts = dict[str, float](), in_operators(parts, timed)
-    for part in parts:
+    alone_s = dict[str, float]()
+    for part in in_operators(parts, timed):
         alone_s[part.label] = alone_s.get(part.label, 0.0) + part.calls * (part.host_s or part.device_s or 0.0)
-    all_s = slower_s(timed, sum(alone_s.values()), is_least=any(part.reason for part in parts))
+    begun_s = beginning_s(parts, timed)
+    all_s = slower_s(timed, sum(alone_s.values()) + begun_s, is_least=any(part.reason for part in parts))
     for part in parts:
-        if part.waits:
+        if part.waits or part.between_ranks:
             alone_s[part.label] = math.inf
     longer = {name: time_s - alone_s.get(name, 0.0) for name, time_s in timed.operators_s.items()}
     most = max(longer, key=lambda name: longer[name], default="")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -29,6 +29,7 @@ from primbench.results.step_parts import (
     SLOWER,
     Part,
     at_once,
+    beginning_s,
     by_case,
     device_time,
     disturbances,
@@ -106,11 +107,16 @@ def _explained(
     )
 
 
-def _labelled(parts: Sequence[Part], timed: Timed | None) -> dict[str, dict[str, float]]:
-    """Rows of which there is more to say: what they are made of."""
-    found = {"others": _by_label(part for part in at_once(parts, timed) if part.row == OTHERS)}
-    if is_exposure_known(timed):
-        found["collectives"] = _by_label(part for part in parts if part.between_ranks)
+def _labelled(parts: Sequence[Part], timed: Timed | None) -> dict[str, Any]:
+    """Of rows of which there is more to say what they are made of."""
+    found: dict[str, Any] = {"others": _by_label(part for part in at_once(parts, timed) if part.row == OTHERS)}
+    if not is_exposure_known(timed):
+        return found
+    alone = [part for part in parts if part.between_ranks and part.is_measured]
+    found["collectives"] = _by_label(alone)
+    if all(part.is_measured for part in parts):
+        own_s = min(timed.ranks_s[0], timed.median_s)
+        found["hidden_s"] = max(0.0, sum(part.all_s for part in alone) - own_s)
     return found
 
 
@@ -193,7 +199,8 @@ def _on_cpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     numbers = [_number("step", parts_s, step_s, whole, is_least=_lacks(parts, _device_s))]
     # Last, since a part by itself is called by Python, too.
     operators = in_operators(parts, timed)
-    slower = slower_s(timed, _total(operators, _device_s), is_least=_lacks(operators, _device_s))
+    alone_s = _total(operators, _device_s) + beginning_s(parts, timed)
+    slower = slower_s(timed, alone_s, is_least=_lacks(operators, _device_s))
     own = [(PYTHON, timed.of_step(timed.between_s or 0.0)), (FAULTS, timed.faults_s), (SLOWER, slower)] if timed else []
     rows = _by_name(parts, timed)
     return numbers, [*rows, *_left(parts, step_s and step_s - _of_rows_s(rows), [*_waits(timed), *own])]

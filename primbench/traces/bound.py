@@ -3,8 +3,8 @@
 A step on a GPU lasts from when it begins the first thing that the step has started to when it begins that of the next.
 Within, each moment belongs to one part: a kernel; else a collective; else a copy between host and GPU; else nothing
 ran there, and the part is what the thread was doing that started what ran next, until it started that. On a CPU a step
-lasts as long as the script's, and its moments are those in which some thread was in an operator, or waited for data, or
-none was.
+lasts as long as the script's, and its moments are those in which some thread waited for data; else was in an operator;
+else a collective was under way, or waited for; or none of these was.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from primbench.measurement.spans import length, union, within
+from primbench.measurement.spans import holds, length, union, within
 from primbench.traces.host import of_host
+from primbench.traces.kineto import working
 from primbench.traces.told import middle, summed, told
 
 if TYPE_CHECKING:
@@ -112,14 +113,17 @@ def _gaps(spans: Sequence[tuple[float, float]], begin_s: float, end_s: float) ->
 
 
 class _Spans:
-    """When a thread waited for data, or for the GPU, and when it did that or was in a call."""
+    """When a thread waited for data, for the GPU or for a collective, and when it did that or was in a call."""
 
     def __init__(self, calls: Sequence[HostCall]) -> None:
-        data, waits = (
-            union((each.begin_s, each.end_s) for each in calls if each.doing == doing) for doing in ("data", "wait")
+        self.data, self.waits, ranks = (
+            union((each.begin_s, each.end_s) for each in calls if each.doing == doing)
+            for doing in ("data", "wait", "ranks")
         )
-        self.data, self.waits = data, waits
-        self.busy = union((each.begin_s, each.end_s) for each in calls)
+        spans_of = working(calls)
+        by_host = (each for each in calls if each.doing not in ("ranks", "collective"))
+        self.busy = union(span for each in by_host for span in spans_of(each))
+        self.all = union([*self.busy, *ranks])
 
 
 class _Threads:
@@ -145,14 +149,10 @@ class _Threads:
         yield "launches", end_s - started_s
         data_s = within(spans.data, begin_s, started_s)
         yield "data", data_s
-        if begin_s < started_s and _holds(spans.waits, begin_s):
+        if begin_s < started_s and holds(spans.waits, begin_s):
             yield "waits", started_s - begin_s - data_s
             return
-        busy_s = within(spans.busy, begin_s, started_s)
+        busy_s, all_s = (within(each, begin_s, started_s) for each in (spans.busy, spans.all))
         yield "launches", busy_s - data_s
-        yield "python", started_s - begin_s - busy_s
-
-
-def _holds(spans: Sequence[tuple[float, float]], when_s: float) -> bool:
-    number = bisect.bisect_right(spans, when_s, key=lambda span: span[0]) - 1
-    return number >= 0 and when_s < spans[number][1]
+        yield "collectives", all_s - busy_s
+        yield "python", started_s - begin_s - all_s

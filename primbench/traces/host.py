@@ -12,32 +12,44 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from primbench import stats
-from primbench.measurement.spans import length, union, within
+from primbench.measurement.spans import holds, length, union, within
 from primbench.traces.kineto import working
 from primbench.traces.told import length_of, middle, told
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from primbench.report.step_words import StepPart
-    from primbench.traces.kineto import HostCall, TraceFile
+    from primbench.traces.kineto import Doing, HostCall, TraceFile
     from primbench.traces.told import StepBound
 
     _Spans = Mapping[StepPart, list[tuple[float, float]]]
+
+_PARTS: Mapping[Doing, StepPart] = {
+    "data": "data", "wait": "operators", "call": "operators", "ranks": "collectives", "collective": "collectives",
+}  # fmt: skip
+"""Of what the host does. It waits for no GPU in a trace that has none."""
 
 
 def of_host(trace: TraceFile) -> StepBound:
     """Its steps, or all of it as one."""
     steps = trace.steps or [(min(each.begin_s for each in trace.calls), max(each.end_s for each in trace.calls))]
-    spans = _spans(trace.calls)
-    shared = _shared(spans, steps)
-    outermost = (call for call in _outermost(trace.calls) if _is_in(call, middle(steps)))
-    spans_of, collectives = working(trace.calls), union(spans["collectives"])
+    spans_of = working(trace.calls)
+    spans = _spans(trace.calls, spans_of)
+    shared, collectives = _shared(spans, steps), union(spans.get("collectives", []))
+    own = [call for call in trace.calls if call.doing in ("data", "call") and spans_of(call)]
+    inmost = middle(steps)
     return told(
-        steps, [shared, _unprofiled(shared, trace.calls, steps)],
-        [(call.name, length(spans_of(call))) for call in outermost], is_whole=not trace.steps,
-        collective_s=sum(within(collectives, *step) for step in steps) / len(steps), on_gpu=False,
+        steps, [shared, _unprofiled(shared, own, steps), _shared({**spans, "collectives": _waits(trace)}, steps)],
+        [(call.name, length(spans_of(call))) for call in _outermost(own) if holds(inmost, call.begin_s)],
+        is_whole=not trace.steps, on_gpu=False,
+        collective_s=sum(within(collectives, *step) for step in steps) / len(steps),
     )  # fmt: skip
+
+
+def _waits(trace: TraceFile) -> list[tuple[float, float]]:
+    """When a thread is known to wait for a collective: beside others Python may be at work."""
+    return [(call.begin_s, call.end_s) for call in trace.calls if call.doing == "ranks"]
 
 
 def _shared(spans: _Spans, steps: Sequence[tuple[float, float]]) -> list[dict[StepPart, float]]:
@@ -47,29 +59,19 @@ def _shared(spans: _Spans, steps: Sequence[tuple[float, float]]) -> list[dict[St
     covered: list[tuple[float, float]] = []
     parts: tuple[StepPart, ...] = ("data", "operators", "collectives")
     for part in parts:
-        covered = union([*covered, *spans[part]])
+        covered = union([*covered, *spans.get(part, [])])
         for number, step in enumerate(steps):
             now_s = length_of(step) - within(covered, *step)
             shared[number][part], left_s[number] = left_s[number] - now_s, now_s
     return [parts_s | {"python": python_s} for parts_s, python_s in zip(shared, left_s, strict=True)]
 
 
-def _spans(calls: Sequence[HostCall]) -> _Spans:
+def _spans(calls: Iterable[HostCall], spans_of: Callable[[HostCall], list[tuple[float, float]]]) -> _Spans:
     """When each part was under way."""
     found: defaultdict[StepPart, list[tuple[float, float]]] = defaultdict(list)
-    spans_of = working(calls)
     for call in calls:
-        if call.doing == "data":
-            found["data"].append(call[:2])
-        elif call.doing in ("ranks", "collective"):
-            found["collectives"].append(call[:2])
-        else:
-            found["operators"] += spans_of(call)
+        found[_PARTS[call.doing]] += spans_of(call)
     return found
-
-
-def _is_in(call: HostCall, steps: Iterable[tuple[float, float]]) -> bool:
-    return any(begin_s <= call.begin_s < end_s for begin_s, end_s in steps)
 
 
 def _unprofiled(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from primbench.devices import Device
-from primbench.measurement.spans import length
+from primbench.measurement.spans import holds, length
 from primbench.report.document import Document, Note, Section, Table
 from primbench.report.step_bound import bound_by, is_told, told_parts, ways_of
 from primbench.report.step_words import said
@@ -175,9 +175,10 @@ def in_place(trace: TraceFile, names: Collection[str]) -> tuple[dict[str, InPlac
 
 def _on_host(trace: TraceFile, operators: Mapping[object, list[HostCall]]) -> dict[str, InPlace]:
     steps = middle(trace.steps) or [(-math.inf, math.inf)]
-    inside = (each for several in operators.values() for each in several if _is_in(each.begin_s, steps))
+    inside = (each for several in operators.values() for each in several if holds(steps, each.begin_s))
     spans_of = working(trace.calls)
-    return _summed(((_short(each.name), id(each), length(spans_of(each))) for each in inside), len(steps))
+    spans = ((each, spans_of(each)) for each in inside)
+    return _summed(((_short(each.name), id(each), length(own)) for each, own in spans if own), len(steps))
 
 
 def _on_gpu(
@@ -210,11 +211,6 @@ def _outermost(calls: Iterable[HostCall], names: Collection[str]) -> Mapping[obj
         if _short(call.name) in names and not (own and call.begin_s < own[-1].end_s):
             own.append(call)
     return found
-
-
-def _is_in(when_s: float, spans: Sequence[tuple[float, float]]) -> bool:
-    number = bisect.bisect_right(spans, when_s, key=lambda span: span[0]) - 1
-    return number >= 0 and when_s < spans[number][1]
 
 
 def _around(ran: OnGpu, operators: Mapping[object, list[HostCall]]) -> HostCall | None:

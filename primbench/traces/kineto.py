@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from primbench.errors import FileError
-from primbench.measurement.spans import around, by_thread
+from primbench.measurement.spans import around, by_thread, within_theirs
 from primbench.problem.operators import (
     is_collective_kernel,
     is_collective_on_host,
@@ -27,7 +27,7 @@ from primbench.problem.operators import (
 from primbench.system.jsonlines import UNREADABLE, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 CHAKRA = ".et"
 """What names of Chakra's files of nodes, which are protobuf, end in."""
@@ -41,8 +41,8 @@ MOST_US = 30 * 86400 * 1e6
 GpuWork = Literal["kernel", "collective", "copy"]
 """On a GPU: a kernel, also one that sets memory or copies within it; of a collective; between host and GPU."""
 Doing = Literal["data", "wait", "ranks", "collective", "call"]
-"""On the host: waiting for the data loader, for the GPU, for a collective; in a collective, an operator, or a call of
-the driver.
+"""What the host does. data: it waits for the data loader; wait: for the GPU; ranks: for a collective. collective: its
+CPUs are in one. call: it is in an operator of torch or a call of the driver.
 """
 
 # Names that categories had in 2021, beside those of today.
@@ -52,6 +52,7 @@ _DRIVER = re.compile(r"[a-z0-9]+_(runtime|driver)")
 _STEP = re.compile(r"ProfilerStep#(\d+)")
 _LOADER = re.compile(r"enumerate\(DataLoader\)")
 _ON_HOST = ("user_annotation", "cpu_op")
+_OLD_CALLS = "nccl:"  # of collectives, before they were operators
 _BETWEEN = re.compile(r"HtoD|DtoH|Host -> Device|Device -> Host|HostToDevice|DeviceToHost")
 
 
@@ -217,17 +218,19 @@ def _call(event: _Event) -> HostCall | None:
 
 
 def _doing(category: str, name: str) -> Doing | None:
-    if category in _ON_HOST and _LOADER.match(name):
-        return "data"
     if _DRIVER.fullmatch(category):
         return "wait" if is_wait_for_gpu(name) else "call"
+    if category in _ON_HOST and _LOADER.match(name):
+        return "data"
+    if category == "cpu_op" and is_wait_for_ranks(name):
+        return "ranks"
     if category in _ON_HOST and is_collective_on_host(name):
         return "collective"
-    if category != "cpu_op":
-        return None
-    if is_wait_for_ranks(name):
-        return "ranks"
-    return "call" if is_under_way(name) else None
+    return _of_operator(name) if category == "cpu_op" else None
+
+
+def _of_operator(name: str) -> Doing | None:
+    return "call" if is_under_way(name) or name.startswith(_OLD_CALLS) else None
 
 
 def _launches(events: Iterable[_Event]) -> dict[object, HostCall]:
@@ -254,9 +257,20 @@ def _steps(events: Iterable[_Event]) -> list[tuple[float, float]]:
     return [found[number] for number in sorted(found)]
 
 
-def working(calls: Iterable[HostCall]) -> Callable[[HostCall], list[tuple[float, float]]]:
-    """When a call was under way and did not wait for a collective, as an operator does that is given a tensor which one
-    makes. calls: those among which the waits are.
+def working(calls: Sequence[HostCall]) -> Callable[[HostCall], list[tuple[float, float]]]:
+    """When a call of these was under way and did not wait for a collective, as an operator does that is given a tensor
+    which one makes; never where it is an operator that a collective by CPUs calls itself, on a thread of its own.
     """
-    waits = by_thread((call.thread, call.begin_s, call.end_s) for call in calls if call.doing == "ranks")
-    return lambda call: [*around(waits.get(call.thread, []), call.begin_s, call.end_s)]
+    spans: dict[Doing, Mapping[object, list[tuple[float, float]]]] = {
+        doing: by_thread((call.thread, call.begin_s, call.end_s) for call in calls if call.doing == doing)
+        for doing in ("collective", "ranks")
+    }
+    own = within_theirs(spans["collective"], ((call.thread, call.begin_s) for call in calls if call.doing == "call"))
+
+    def spans_of(call: HostCall) -> list[tuple[float, float]]:
+        if call.doing != "call":
+            return [(call.begin_s, call.end_s)]
+        waits = spans["ranks"].get(call.thread, [])
+        return [] if call.thread in own else [*around(waits, call.begin_s, call.end_s)]
+
+    return spans_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primbench.measurement.spans import around, by_thread, length, union, within
+from primbench.measurement.spans import around, by_thread, holds, length, union, within, within_theirs
 
 MOMENTS = st.integers(0, 40)
 SPANS = st.lists(st.tuples(MOMENTS, MOMENTS).map(lambda ends: (min(ends), max(ends))), max_size=8)
@@ -29,12 +29,22 @@ def test_what_is_covered_is_each_moment_once(spans: list[tuple[int, int]], begin
 
 
 @given(holes=SPANS, span=SPANS.filter(bool).map(lambda several: several[0]))
-def test_what_is_left_of_a_span_is_outside_the_holes_that_begin_in_it(
-    holes: list[tuple[int, int]], span: tuple[int, int]
-) -> None:
-    own = [hole for hole in union(holes) if hole[0] >= span[0]]
-    assert moments([*around(union(holes), *span)]) == moments([span]) - moments(own)
+def test_what_is_left_of_a_span_is_outside_the_holes_in_it(holes: list[tuple[int, int]], span: tuple[int, int]) -> None:
+    own = [hole for hole in union(holes) if span[0] <= hole[0] and hole[1] <= span[1]]
+    left = [*around(union(holes), *span)]
+    assert moments(left) == moments([span]) - moments(own)
+    assert all(begin < end for begin, end in left)
+
+
+@given(spans=SPANS, moment=MOMENTS)
+def test_a_span_holds_each_of_its_moments(spans: list[tuple[int, int]], moment: int) -> None:
+    assert (moment in moments(spans)) == holds(union(spans), moment)
 
 
 def test_threads_have_spans_of_their_own() -> None:
     assert {1: [(0, 3)], 2: [(1, 2)]} == by_thread([(1, 0, 2), (2, 1, 2), (1, 1, 3)])
+
+
+def test_a_thread_with_a_moment_outside_its_spans_is_told_from_others() -> None:
+    spans = by_thread((thread, 0, 3) for thread in (1, 2, 3))
+    assert {1, 3} == within_theirs(spans, [(1, 0), (2, 3), (2, 1), (4, 1)])

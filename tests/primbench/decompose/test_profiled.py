@@ -37,8 +37,9 @@ def of_host(monkeypatch: pytest.MonkeyPatch) -> Callable[..., on_host.HostSteps]
     """What two steps of 10 ms tell, for whose events the profiler took no time."""
     monkeypatch.setattr(on_host, "_event_s", lambda: 0.0)
 
-    def told(*events: spans.Noted, names: Collection[str] = ()) -> on_host.HostSteps:
-        return on_host._apart(events, [(0, 10 * MS), (10 * MS, 20 * MS)], [1.0, 1.0], names)
+    def told(*events: spans.Noted, names: Collection[str] = (), asleep_ms: float = 10) -> on_host.HostSteps:
+        asleep_s = [1e-3 * asleep_ms] * 2
+        return on_host._apart(events, [(0, 10 * MS), (10 * MS, 20 * MS)], [1.0, 1.0], asleep_s, names)
 
     return told
 
@@ -111,6 +112,37 @@ def test_collectives_on_the_host_are_in_no_operator(of_host: Callable[..., on_ho
     assert in_ms(told.inside_s) == [5, 0]
     assert in_ms(told.between_s) == [2, 10]
     assert in_ms(told.others_s) == [3, 0]
+
+
+def test_what_python_does_beside_a_collective_is_no_wait_for_it(of_host: Callable[..., on_host.HostSteps]) -> None:
+    """Of 8 ms beside one the thread slept 1 ms, and loads data in another half."""
+    loading = event(HOST, on_host._LOADING, 9, 0.5)
+    told = of_host(event(HOST, "aten::mm", 0, 1), event(HOST, "gloo:all_reduce", 1, 8.5), loading, asleep_ms=1.5)
+    assert in_ms(told.exposed_s) == [1, 0]
+    assert in_ms(told.between_s) == [10 - 1 - 0.5 - 1, 10]
+    assert in_ms(told.others_s) == [1.5, 0]
+
+
+def test_what_a_collective_calls_itself_hides_it_not(of_host: Callable[..., on_host.HostSteps]) -> None:
+    ring, copies = event(HOST, "gloo:all_gather", 1, 8, thread=2), event(HOST, "aten::copy_", 2, 4, thread=2)
+    sent = event(HOST, "gloo:send", 4.5, 1)  # by the thread that goes on meanwhile
+    several = event(HOST, "aten::mm", 0, 0.5), event(HOST, "aten::copy_", 5, 2)
+    told = of_host(ring, copies, sent, *several, names={"aten::copy_"})
+    assert in_ms(told.exposed_s) == [8 - 2, 0]
+    assert in_ms(told.inside_s) == [0.5 + 2, 0]
+    assert pytest.approx({"copy_": 1e-3}) == told.operators_s
+
+
+def test_a_barrier_that_blocks_is_no_operator(of_host: Callable[..., on_host.HostSteps]) -> None:
+    told = of_host(event(HOST, "c10d::monitored_barrier_", 1, 8))
+    assert in_ms(told.exposed_s) == [8, 0]
+    assert in_ms(told.inside_s) == [0, 0]
+
+
+def test_the_host_of_a_gpu_waits_for_no_collective(of_host: Callable[..., on_host.HostSteps]) -> None:
+    told = of_host(event(HOST, "aten::add", 1, 7), event(HOST, "_c10d_functional::wait_tensor", 2, 5))
+    assert not told.exposed_s
+    assert in_ms(told.inside_s) == [7, 0]
 
 
 def test_an_operator_that_waits_for_a_collective_does_not_work_meanwhile(

@@ -224,19 +224,44 @@ def test_what_the_profiler_takes_for_events_may_be_of_either_part(tmp_path: Path
     assert 99.0 == pytest.approx(1e6 * sum(several.ways[-1].values()))
 
 
+def exchanging(at: float, waiting_us: float) -> Iterable[Event]:
+    """A step of 100 us, in which add() waits for a collective, whose own thread copies meanwhile."""
+    yield event("cpu_op", "aten::mm", at, 20)
+    yield event("user_annotation", "gloo:all_reduce", at + 15, 68) | {"tid": 8}
+    yield event("cpu_op", "aten::copy_", at + 30, 40) | {"tid": 8}
+    yield event("cpu_op", "aten::add", at + 20, waiting_us + 10)
+    yield event("cpu_op", "_c10d_functional::wait_tensor", at + 25, waiting_us)
+
+
 def test_ranks_by_their_cpus_wait_in_operators_that_are_given_what_a_collective_makes(tmp_path: Path) -> None:
-    """Of 100 us add() waits for 60, in which a collective is under way but for 2, as one is for 5 beside mm()."""
-
-    def step(at: float) -> Iterable[Event]:
-        yield event("cpu_op", "aten::mm", at, 20)
-        yield event("user_annotation", "gloo:all_reduce", at + 15, 68) | {"tid": 8}
-        yield event("cpu_op", "aten::add", at + 20, 70)
-        yield event("cpu_op", "_c10d_functional::wait_tensor", at + 25, 60)
-
-    bound = found(tmp_path, steps(step, 100))
+    """add() waits for 60 of 100 us, in which a collective is under way but for 2, as one is for 5 beside mm()."""
+    bound = found(tmp_path, steps(functools.partial(exchanging, waiting_us=60), 100))
     assert {"operators": 30.0, "collectives": 60.0, "python": 9.0} == parts_us(bound)
+    assert ["collectives"] == bound.bound_by
     assert 68.0 + 2.0 == pytest.approx(1e6 * bound.collective_s)
     assert {"aten::mm": 20.0, "aten::add": 10.0} == {each.name: round(1e6 * each.time_s, 3) for each in bound.largest}
+
+
+def test_beside_a_collective_that_no_thread_is_known_to_wait_for_python_may_be_at_work(tmp_path: Path) -> None:
+    bound = found(tmp_path, steps(functools.partial(exchanging, waiting_us=2), 100))
+    assert {"operators": 30.0, "collectives": 53.0, "python": 16.0} == parts_us(bound)
+    assert ["collectives", "python"] == bound.bound_by
+
+
+def test_a_host_that_waits_for_a_collective_while_its_gpu_has_nothing_to_do_launches_nothing(tmp_path: Path) -> None:
+    def step(at: float) -> Iterable[Event]:
+        yield event("cpu_op", "aten::add", at + 1, 80)
+        yield event("cpu_op", "_c10d_functional::wait_tensor", at + 5, 70)
+        yield from ran(round(at), at + 85, at + 92, 6)
+
+    parts = parts_us(found(tmp_path, steps(step, 100)))
+    assert {"collectives": 70.0, "kernels": 6.0} == {part: parts[part] for part in ("collectives", "kernels")}
+    assert parts["launches"] < 20
+
+
+def test_calls_of_nccl_in_old_traces_are_the_hosts(tmp_path: Path) -> None:
+    old = [event("cpu_op", "nccl:all_reduce", 0, 70), event("cpu_op", "aten::mm", 80, 20)]
+    assert {"operators": 90.0, "python": 10.0} == parts_us(found(tmp_path, old))
 
 
 def test_a_step_that_took_much_longer_than_others_does_not_speak_for_them(invoke: Invoke, tmp_path: Path) -> None:
