@@ -12,6 +12,7 @@ from primbench.problem.operators import Call, NotThere, OperatorCase, Settings, 
 @operator("allreduce_", "all_reduce", "all_reduce_", "all_reduce_coalesced", "all_reduce_coalesced_")
 def allreduce(call: Call, settings: Settings) -> list[OperatorCase]:
     """All tensors of the call, summed."""
+    settings.expect_all(call.group)
     tensors = list(operands(call.argument(0)))
     if settings.ranks == 1 or len({each.dtype for each in tensors}) != 1 or any(each.on_host for each in tensors):
         raise NotThere("nothing of one type between processes, or on the host")

@@ -18,26 +18,21 @@ BASES = {"_allgather_base_": "all_gather", "_reduce_scatter_base_": "reduce_scat
 def of_bases(call: Call, settings: Settings) -> list[OperatorCase]:
     """From the second argument into the first, which is memory of its own; the size is the larger one's."""
     larger = max((call.tensor(number) for number in range(2)), key=lambda each: each.elements)
-    return _part([larger], settings, operation=BASES[call.name], in_place=False)
+    return _part(call, [larger], settings, operation=BASES[call.name], in_place=False)
 
 
 @operator("all_gather_into_tensor")
 def gathered(call: Call, settings: Settings) -> list[OperatorCase]:
     """From its argument into memory of its own, as many times as large."""
-    _of_all(call.argument(1), settings)
+    settings.expect_all(call.argument(1))
     tensor = call.tensor(0)
-    return _part([tensor] * settings.ranks, settings, operation="all_gather", in_place=False)
+    return _part(call, [tensor] * settings.ranks, settings, operation="all_gather", in_place=False)
 
 
 @operator("reduce_scatter_tensor")
 def scattered(call: Call, settings: Settings) -> list[OperatorCase]:
-    _of_all(call.argument(2), settings)
-    return _part([call.tensor(0)], settings, operation="reduce_scatter", in_place=False)
-
-
-def _of_all(ranks: Any, settings: Settings) -> None:
-    if ranks != settings.ranks:
-        raise NotThere(f"a group of {ranks} of {settings.ranks} processes")
+    settings.expect_all(call.argument(2))
+    return _part(call, [call.tensor(0)], settings, operation="reduce_scatter", in_place=False)
 
 
 @operator("broadcast_")
@@ -45,10 +40,11 @@ def broadcast(call: Call, settings: Settings) -> list[OperatorCase]:
     """All tensors of the call."""
     given = call.argument(0)
     tensors = [each for each in given if isinstance(each, Operand)] if isinstance(given, list) else []
-    return _part(tensors, settings, operation="broadcast")
+    return _part(call, tensors, settings, operation="broadcast")
 
 
-def _part(tensors: Sequence[Operand], settings: Settings, **fields: Any) -> list[OperatorCase]:
+def _part(call: Call, tensors: Sequence[Operand], settings: Settings, **fields: Any) -> list[OperatorCase]:
+    settings.expect_all(call.group)
     if settings.ranks == 1 or len({each.dtype for each in tensors}) != 1 or any(each.on_host for each in tensors):
         raise NotThere("nothing of one type between processes, or on the host")
     total_bytes = sum(each.elements * numpy_dtype(each.dtype).itemsize for each in tensors)

@@ -17,6 +17,7 @@ ALLOCATIONS = (
     "_reshape_alias", "detach", "lift_fresh", "alias", "set", "resize", "is_pinned", "record_stream",
 )  # fmt: skip
 DEVICES = ("cpu", "cuda")
+_COLLECTIVES = ("c10d", "_c10d_functional")
 OF_GROUPS = ("_c10d_functional.", "symm_mem.")
 """Namespaces whose operators are given a group of processes by its name, which another process has not."""
 HIGHER_ORDER = "higher_order"
@@ -29,6 +30,8 @@ def foreign(call: Call) -> str:
     """Why no other process can make the call; "" where nothing is known to keep it from that."""
     if call.operator.startswith(f"{HIGHER_ORDER}."):
         return "it is given functions of the script"
+    if call.group is not None:
+        return f"it is of a group of {call.group} processes"
     for kind in _objects([*call.positional, *call.named.values()]):
         return f"an argument is a {kind}"
     is_of_group = call.operator.startswith(OF_GROUPS) and '{"str"' in call.key()[1]
@@ -57,7 +60,25 @@ def described(func: Any, args: Any, kwargs: Any, phase: Phase) -> Call:
         return Call(f"{HIGHER_ORDER}.{func.name()}.default", positional, named, phase)
     func = _out_of_place(func)
     operator = f"{func.namespace}.{func._schema.name.partition('::')[2]}.{func._overloadname}"  # noqa: SLF001
-    return Call(operator, positional, named, phase, _is_host_only(func, tensors))
+    group = _group(func, args, kwargs) if func.namespace in _COLLECTIVES else None
+    return Call(operator, positional, named, phase, _is_host_only(func, tensors), group=group)
+
+
+def _group(func: Any, args: Any, kwargs: Any) -> int | None:
+    """How many processes are in the group that an operator is given, or the name of."""
+    from torch import ScriptObject, distributed
+
+    names = [each.name for each in func._schema.arguments]  # noqa: SLF001
+    given = dict(zip(names, args, strict=False)) | kwargs
+    group, name = given.get("process_group"), given.get("group_name")
+    try:
+        if isinstance(group, ScriptObject):
+            return int(distributed.ProcessGroup.unbox(group).size())
+        if isinstance(name, str):
+            return int(distributed.distributed_c10d._resolve_process_group(name).size())  # noqa: SLF001
+    except (AttributeError, RuntimeError):  # of another torch, or of a group that is gone
+        return None
+    return None
 
 
 def _out_of_place(func: Any) -> Any:

@@ -97,6 +97,8 @@ class Call(NamedTuple):
     """What memory it touches; None is not known, or nothing."""
     seconds: float | None = None
     """How long it took while it was recorded, of what another process may be unable to call; None was not timed."""
+    group: int | None = None
+    """How many processes exchange something in it; None of others, or where that is not known."""
 
     @property
     def name(self) -> str:
@@ -127,11 +129,11 @@ class Call(NamedTuple):
             raise NotThere(f"{self.operator}: no tensor on the device as argument {number}")
         return found
 
-    def key(self) -> tuple[str, str, str, str]:
+    def key(self) -> tuple[str, ...]:
         """Equal for calls that cost the same. Of what is the host's work alone its name says enough."""
         if self.host_only:
             return self.operator, "", "", self.phase
-        return self.operator, written(self.positional), written(self.named), self.phase
+        return self.operator, written(self.positional), written(self.named), self.phase, str(self.group or "")
 
 
 class Settings(NamedTuple):
@@ -147,6 +149,11 @@ class Settings(NamedTuple):
     """Whether cuDNN tries its algorithms for convolutions."""
     ranks: int = 1
     """Processes of the job."""
+
+    def expect_all(self, group: int | None) -> None:
+        """Raises NotThere where an operator is among some processes of the job alone. group: as Call has it."""
+        if group not in (None, self.ranks):
+            raise NotThere(f"a group of {group} of {self.ranks} processes")
 
 
 class OperatorCase(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -50,6 +51,17 @@ def test_functional_collectives_name_their_group(name: str, arguments: list[Any]
         (found,) = cases(call, Settings(ranks=2))
         assert found.fields | fields == found.fields
         assert 2 == build(found.primitive, found.fields).parameters()["ranks"]
+
+
+@pytest.mark.parametrize("name", ["allreduce_", "broadcast_", "_allgather_base_"])
+def test_a_collective_of_some_processes_alone_is_no_case(name: str) -> None:
+    tensors = [operand("float32[64]"), operand("float32[32]")]
+    given: list[Any] = tensors if name == "_allgather_base_" else [tensors]
+    for group, is_one in ((4, True), (None, True), (2, False), (1, False)):
+        call = Call(f"c10d.{name}.default", given, {}, group=group)
+        with contextlib.nullcontext() if is_one else pytest.raises(NotThere, match=f"a group of {group} processes"):
+            assert 1 == len(cases(call, Settings(ranks=4)))
+    assert call.key() != call._replace(group=2).key()
 
 
 def test_a_broadcast_is_of_all_tensors_together() -> None:

@@ -17,11 +17,13 @@ wide = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Li
 parallelize_module(wide, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
 halved = fully_shard(torch.nn.Linear(16, 4), mesh=mesh)
 optimizer = torch.optim.SGD([*wide.parameters(), *halved.parameters()], lr=0.1, foreach=False)
+alone = [dist.new_group([rank]) for rank in range(dist.get_world_size())][dist.get_rank()]
 for _ in range(20):
     time.sleep(0.01 * dist.get_rank())
     x = torch.randn(8, 16)
     loss = halved(x + wide(x)).square().mean()
     loss.backward()
+    dist.all_reduce(torch.zeros(1000), group=alone)
     optimizer.step()
     optimizer.zero_grad()
 dist.destroy_process_group()

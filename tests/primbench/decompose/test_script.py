@@ -493,10 +493,16 @@ def test_layers_in_tensor_parallel_and_those_that_ranks_hold_in_parts_are_captur
     assert 0 == made.returncode, made.stderr
     entries = suites.read(captured, set="parts")
     between = {entry.labels["label"] for entry in entries if getattr(entry.problem, "ranks", 1) == 2}
-    assert {"all_reduce", "_allgather_base_", "_reduce_scatter_base_"} == between
+    assert {
+        "all_reduce",
+        "_allgather_base_",
+        "_reduce_scatter_base_",
+    } == between  # and not allreduce_ of one rank alone
     wraps = [entry.problem.parameters() for entry in entries if "_wrap_tensor" in entry.labels["label"]]
     assert all(each["host_only"] for each in wraps)
     said = suites.study(captured).captured
     assert said is not None
+    assert not isinstance(said.left_out, int)
+    assert ("allreduce_", "it is of a group of 1 processes") in {(each.name, each.reason) for each in said.left_out}
     first_s, late_s = said.exposed_s  # what waits for a collective, and what marks what it does, are no operators
     assert first_s > late_s >= 0, said.exposed_s
