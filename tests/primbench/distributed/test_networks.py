@@ -23,7 +23,10 @@ from primbench.results import file as results_file
 if TYPE_CHECKING:
     from click.testing import Result
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes network namespaces")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes network namespaces"),
+    pytest.mark.skipif(shutil.which("ip") is None, reason="ip is missing: apt-get install iproute2"),
+]
 
 SENT_BYTES = 1_000_000
 RANK = f"""
