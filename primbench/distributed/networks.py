@@ -54,8 +54,11 @@ def join(group: Group, network: NetworkKind) -> None:
     Raises Refused on all ranks where one of them cannot.
     """
     with group.refusing_together():
-        if shutil.which("ip") is None or shutil.which("bridge") is None:
-            raise UnsupportedCase(f"network={network} takes the program ip: apt-get install iproute2")
+        if lacking := [name for name in ("ip", "bridge") if shutil.which(name) is None]:
+            programs = " and ".join(lacking)
+            raise UnsupportedCase(
+                f"network={network}: not found: {programs}: apt-get install iproute2, or add /usr/sbin to PATH"
+            )
         if group.size > _MOST_RANKS:
             raise UnsupportedCase(f"network={network} joins at most {_MOST_RANKS} ranks")
         enter()

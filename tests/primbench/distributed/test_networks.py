@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes network namespaces"),
-    pytest.mark.skipif(shutil.which("ip") is None, reason="ip is missing: apt-get install iproute2"),
+    pytest.mark.skipif(shutil.which("bridge") is None, reason="bridge is missing: apt-get install iproute2"),
 ]
 
 SENT_BYTES = 1_000_000
