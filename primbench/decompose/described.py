@@ -31,7 +31,7 @@ def foreign(call: Call) -> str:
     if call.operator.startswith(f"{HIGHER_ORDER}."):
         return "it is given functions of the script"
     if call.group is not None:
-        return f"it is of a group of {call.group} processes"
+        return f"it needs the script's own group of {call.group} rank{'s' * (call.group != 1)}"
     for kind in _objects([*call.positional, *call.named.values()]):
         return f"an argument is a {kind}"
     is_of_group = call.operator.startswith(OF_GROUPS) and '{"str"' in call.key()[1]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from primbench import stats
 from primbench.decompose.spans import Noted, lasting_s, least_s
-from primbench.measurement.spans import around, by_thread, within_theirs
+from primbench.measurement.spans import around, by_thread, threads_inside
 from primbench.problem.operators import is_collective_on_host, is_under_way, is_wait_for_ranks
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _working(log: Sequence[Noted]) -> Iterator[Noted]:
     """Operators, each in the pieces in which it does not wait for other ranks; none of a collective's own, by CPUs."""
     operators = [each for each in log if is_under_way(each.name)]
     exchanging = _by_thread(log, is_collective_on_host)
-    own = within_theirs(exchanging, ((each.thread, each.start) for each in operators))
+    own = threads_inside(exchanging, ((each.thread, each.start) for each in operators))
     waits = _by_thread(log, is_wait_for_ranks) if exchanging else {}
     for each in operators:
         if each.thread not in own:

@@ -65,8 +65,8 @@ def around(holes: Sequence[tuple[_Time, _Time]], begin: _Time, end: _Time) -> It
         yield begin, end
 
 
-def within_theirs(
+def threads_inside(
     spans: Mapping[object, Sequence[tuple[_Time, _Time]]], moments: Iterable[tuple[object, _Time]]
 ) -> set[object]:
-    """Threads that have spans, and no moment outside. spans: apart, in order. moments: each after its thread."""
+    """Threads that have spans, and no moment outside them. spans: apart, in order. moments: each after its thread."""
     return spans.keys() - {thread for thread, moment in moments if not holds(spans.get(thread, []), moment)}

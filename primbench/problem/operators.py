@@ -63,6 +63,11 @@ def is_wait_for_gpu(name: str) -> bool:
     return _WAIT_FOR_GPU.match(name) is not None
 
 
+def profiled_name(operator: str) -> str:
+    """What torch's profiler calls one that torch.ops has as aten.addmm.default: aten::addmm."""
+    return "::".join(operator.split(".")[:2])
+
+
 class NotThere(Exception):
     """What is looked for in a call is not there, or is of another kind: it is no case of this primitive."""
 
@@ -108,7 +113,7 @@ class Call(NamedTuple):
     @property
     def profiled_name(self) -> str:
         """As torch's profiler has it: aten::addmm."""
-        return "::".join(self.operator.split(".")[:2])
+        return profiled_name(self.operator)
 
     @property
     def tensors(self) -> list[Operand]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 import msgspec
 
 from primbench import stats
-from primbench.problem.operators import is_collective_on_host, is_wait_for_ranks
+from primbench.problem.operators import is_collective_on_host, is_wait_for_ranks, profiled_name
 from primbench.results.step_explained import COLLECTIVES
 from primbench.results.step_timed import Timed, slower_s
 from primbench.spec.captured import NotCalledAgain
@@ -83,6 +83,7 @@ def is_exposure_known(timed: Timed | None) -> TypeGuard[Timed]:
 
 
 def row_of(part: Part, timed: Timed | None) -> str:
+    """The row of the step's table that a part counts in."""
     return COLLECTIVES if part.between_ranks and is_exposure_known(timed) else part.row
 
 
@@ -94,7 +95,7 @@ def in_operators(parts: Sequence[Part], timed: Timed | None) -> Sequence[Part]:
 
 
 def beginning_s(parts: Sequence[Part], timed: Timed | None) -> float:
-    """How long the operators were under way by which the others begin."""
+    """How long the operators were under way that begin what ranks exchange, which in_operators() leaves out."""
     left = {part.label for part in parts} - {part.label for part in in_operators(parts, timed)}
     return sum(timed.operators_s.get(label, 0.0) for label in left) if timed else 0.0
 
@@ -146,7 +147,7 @@ def _is_between_ranks(case: Case) -> bool:
 
 
 def _is_wait_for_ranks(case: Case) -> bool:
-    return is_wait_for_ranks(str(case.parameters.get("operator", "")).replace(".", "::", 1))
+    return is_wait_for_ranks(profiled_name(str(case.parameters.get("operator", ""))))
 
 
 def _row_of(case: Case) -> str:

@@ -108,14 +108,14 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def collectives_s(self) -> float:
-        """How long they were under way, and nothing beside them, in the rank that all wait for, but no longer than a
-        step: profiled ones told it.
+        """How long collectives were under way, and nothing beside them, in the rank that all wait for, but no longer
+        than a step: profiled ones told it.
         """
         return min(*self.ranks_s, self.median_s) if self.ranks_s else 0.0
 
     @property
     def waits_for_rank_s(self) -> float:
-        """How much longer they were in this one."""
+        """How much longer collectives were under way so in this rank."""
         return min(self.ranks_s[0], self.median_s) - self.collectives_s if self.ranks_s else 0.0
 
 

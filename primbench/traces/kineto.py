@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from primbench.errors import FileError
-from primbench.measurement.spans import around, by_thread, within_theirs
+from primbench.measurement.spans import around, by_thread, threads_inside
 from primbench.problem.operators import (
     is_collective_kernel,
     is_collective_on_host,
@@ -265,7 +265,7 @@ def working(calls: Sequence[HostCall]) -> Callable[[HostCall], list[tuple[float,
         doing: by_thread((call.thread, call.begin_s, call.end_s) for call in calls if call.doing == doing)
         for doing in ("collective", "ranks")
     }
-    own = within_theirs(spans["collective"], ((call.thread, call.begin_s) for call in calls if call.doing == "call"))
+    own = threads_inside(spans["collective"], ((call.thread, call.begin_s) for call in calls if call.doing == "call"))
 
     def spans_of(call: HostCall) -> list[tuple[float, float]]:
         if call.doing != "call":

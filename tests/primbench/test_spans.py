@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primbench.measurement.spans import around, by_thread, holds, length, union, within, within_theirs
+from primbench.measurement.spans import around, by_thread, holds, length, threads_inside, union, within
 
 MOMENTS = st.integers(0, 40)
 SPANS = st.lists(st.tuples(MOMENTS, MOMENTS).map(lambda ends: (min(ends), max(ends))), max_size=8)
@@ -47,4 +47,4 @@ def test_threads_have_spans_of_their_own() -> None:
 
 def test_a_thread_with_a_moment_outside_its_spans_is_told_from_others() -> None:
     spans = by_thread((thread, 0, 3) for thread in (1, 2, 3))
-    assert {1, 3} == within_theirs(spans, [(1, 0), (2, 3), (2, 1), (4, 1)])
+    assert {1, 3} == threads_inside(spans, [(1, 0), (2, 3), (2, 1), (4, 1)])
