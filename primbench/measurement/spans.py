@@ -40,7 +40,8 @@ def within(spans: Sequence[tuple[_Time, _Time]], begin: _Time, end: _Time) -> _T
     """How long of a time some span covers. spans: apart, in order."""
     first = max(0, bisect.bisect_right(spans, begin, key=lambda span: span[0]) - 1)
     total: _Time = begin - begin
-    for span_begin, span_end in spans[first:]:
+    for number in range(first, len(spans)):  # a slice would copy all that are left, of hundreds of thousands
+        span_begin, span_end = spans[number]
         if span_begin >= end:
             break
         total += max(begin - begin, min(span_end, end) - max(span_begin, begin))
@@ -55,7 +56,8 @@ def holds(spans: Sequence[tuple[_Time, _Time]], moment: _Time) -> bool:
 
 def around(holes: Sequence[tuple[_Time, _Time]], begin: _Time, end: _Time) -> Iterator[tuple[_Time, _Time]]:
     """A span without the holes that lie in it, in pieces. holes: apart, in order."""
-    for hole_begin, hole_end in holes[bisect.bisect_left(holes, begin, key=lambda hole: hole[0]) :]:
+    for number in range(bisect.bisect_left(holes, begin, key=lambda hole: hole[0]), len(holes)):
+        hole_begin, hole_end = holes[number]
         if hole_end > end:
             break
         if begin < hole_begin:
