@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import math
 import weakref
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from primbench.backends import missing
@@ -75,11 +76,14 @@ def test_sets_of_any_operator_are_as_many_as_what_it_writes_leaves_to_be_filled(
 INPUTS = st.lists(st.tuples(st.integers(0, 10**8), st.integers(10**6, 10**7)), min_size=1, max_size=4)
 
 
+@example([(2000001, 10**6), (4000001, 10**6)], 0)  # two copies of the nearest, whose turns would not fill three sets
 @given(INPUTS, st.integers(0, 10**7))
 def test_between_two_uses_of_a_copy_as_much_is_touched_as_in_the_step(
     inputs: list[tuple[int, int]], written_bytes: int
 ) -> None:
-    """By going round three times: each copy and each output that lies between counts once."""
+    """By going round three times: each copy and each output that lies between counts once. n calls in a row would be
+    far enough for the nearest; its turns, of one length or of two next to it, are no longer than 2 n - 1 calls.
+    """
     distances, sizes = zip(*inputs, strict=True)
     turns = turns_apart(distances, sizes, sum(sizes) + written_bytes)
     calls = [
@@ -88,18 +92,21 @@ def test_between_two_uses_of_a_copy_as_much_is_touched_as_in_the_step(
         for _ in range(3)
         for number in range(turns.sets)
     ]
-    found: dict[int, list[int]] = {which: [] for which in range(len(sizes))}
-    last: dict[object, int] = {}
+    found: dict[Any, list[int]] = {}
+    last: dict[Any, int] = {}
     for now, call in enumerate(calls):
         for one in call:
-            if one in last and isinstance(one[0], int):
+            if one in last and one[0] != "output":
                 touched = {key: size for each in calls[last[one] : now] for key, size in each.items()}
-                found[one[0]].append(sum(touched.values()))
+                found.setdefault(one, []).append(sum(touched.values()))
             last[one] = now
-    for which, distance in enumerate(distances):
-        assert min(found[which]) >= distance
+    for (which, _), several in found.items():
+        assert min(several) >= distances[which]
     nearest = min(range(len(sizes)), key=distances.__getitem__)
-    assert max(found[nearest]) < 2 * max(distances[nearest], sum(sizes) + written_bytes)
+    in_each_turn = range(turns.sets // turns.of_inputs[nearest])
+    touched_bytes = sum(sizes) + written_bytes
+    far_enough = max(1, math.ceil(distances[nearest] / touched_bytes))
+    assert max(max(found[nearest, copy]) for copy in in_each_turn) <= (2 * far_enough - 1) * touched_bytes
 
 
 @pytest.mark.parametrize(
