@@ -20,7 +20,7 @@ import pytest
 from ..ports import free_port
 from .programs import SYSTEM, program
 
-STARTS_WITHIN_S = 10
+STARTS_WITHIN_S = 60
 
 SERVER = """\
 ListenAddress {address}

@@ -77,7 +77,7 @@ class TestByTorch:
         assert worker.is_running()
         del step, check
         gc.collect()
-        assert [] == psutil.wait_procs([worker], timeout=20)[1]
+        assert [] == psutil.wait_procs([worker], timeout=60)[1]
         assert before == set(this.children())
 
     def test_what_a_worker_died_of_is_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:

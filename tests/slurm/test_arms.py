@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import pytest
 
 from primbench.errors import BackendUnavailable
@@ -99,8 +99,9 @@ def test_a_container_there_is_one_of_the_nodes_files(n2: Callable[..., Arm]) -> 
 def test_what_is_killed_ends_its_arm_alone(victim: str, n2: Callable[..., Arm]) -> None:
     worker = WorkerProcess(START, arm=n2(PYTHON))
     assert worker.ready
-    first = min(each.pid for each in of_test(os.environ[MARK]) if each.words.startswith(victim))  # srun forks one more
-    os.kill(first, signal.SIGKILL)
+    found = [psutil.Process(each.pid) for each in of_test(os.environ[MARK]) if each.words.startswith(victim)]
+    (first,) = [each for each in found if each.parent() not in found]  # srun forks one more
+    first.kill()
     with pytest.raises(WorkerGone, match=r"^worker was killed by SIGKILL"):
         worker.run(ENDLESS, 20.0)
     worker.end()
