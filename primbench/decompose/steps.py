@@ -129,7 +129,7 @@ class StepWatch:
 
     def _end_optimizer(self, optimizer: Any) -> None:
         was_first = self.endings.is_first
-        if self.is_forked or not self.endings.ends(optimizer):
+        if self.is_forked or not self.endings.ends(optimizer, self._seen.steps + 1):
             return
         if was_first and self._seen.passes and not self.is_done:
             self.leave_off()
@@ -147,7 +147,7 @@ class StepWatch:
             self._here.laps.forget()
         self._note_lap()
         if self._is_recording:
-            self._end(between, self._seen.steps)
+            self._end(between + self.endings.lacking(self._seen.steps), self._seen.steps)
         elif self._seen.steps == self._number - 1:
             self._begin()
         self._leave_if_enough()

@@ -111,6 +111,18 @@ def test_an_optimizer_made_later_takes_the_place_of_the_first_one_and_others_bes
     assert step.of.startswith("step 8 of own.py 20, between the ends of two SGD.step()")
 
 
+@pytest.mark.parametrize(("number", "lacks"), [(6, ""), (8, ", without a step of another Adam, which --step 6 has")])
+def test_an_optimizer_that_makes_fewer_steps_is_named_where_the_captured_one_has_none_of_it(
+    number: int, lacks: str, tmp_path: Path
+) -> None:
+    """As a generator's, of which a discriminator makes three steps each."""
+    text = TRAINING.format(at_each="if number % 3 == 2: other.step()")
+    other = "other = torch.optim.Adam(module.parameters())\nfor number"
+    step = outcome(tmp_path, text.replace("for number", other), "20", number=number)
+    between = step.of.partition(", between the ends of two SGD.step()")[2]
+    assert lacks == between
+
+
 def test_steps_of_other_lengths_than_the_captured_one_are_told_apart(tmp_path: Path) -> None:
     """As of episodes in reinforcement learning."""
     text = TRAINING.format(at_each="for _ in range(number): module(torch.ones(2, 4))")
