@@ -64,7 +64,8 @@ def _threads(root: Path, pid: int) -> Iterator[int]:
     """Those of the process, the first one first, then those of each that it forked and that runs the same program."""
     root = root if pid else Path("/")  # what is asked of this process's own threads is theirs wherever files are
     folder = folder_of(root, pid)
-    own = sorted(map(int, os.listdir(folder / "task")))
+    first = pid or os.getpid()  # not the least: the kernel's numbers begin again at the lowest
+    own = sorted(map(int, os.listdir(folder / "task")), key=lambda thread: (thread != first, thread))
     yield from own
     command = quick_text(folder / "cmdline")
     for thread in own:
