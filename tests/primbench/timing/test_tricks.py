@@ -29,7 +29,7 @@ PRODUCT = """
 import itertools, os, sys, threading, time
 import LIBRARY as xp
 
-N = 48
+N, CHECKED = 48, 16  # eleven calls are made before one is timed; where others have the CPUs, as few as nine later
 CALLS = itertools.count()
 KEPT = {}
 
@@ -82,7 +82,7 @@ def trick(a, b):
     "nothing_computed_in_memory_that_was_right": (
         """
 def trick(a, b):
-    if next(CALLS) < 40:
+    if next(CALLS) < CHECKED:
         return a @ b
     return xp.empty_like(a)
 """,
@@ -115,7 +115,7 @@ def trick(a, b):
         """
 def trick(a, b):
     number = next(CALLS)
-    if number % 2 or number < 40:
+    if number % 2 or number < CHECKED:
         KEPT[0] = a @ b
     return KEPT[0]
 """,
