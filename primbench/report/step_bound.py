@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from primbench.devices import Device
+from primbench.devices import CPU, Device
 from primbench.doctor.cause import listed
 from primbench.report.step_words import PARTS_OF_ROWS, WORDS, of_one, said
 from primbench.results.step_explained import PYTHON
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 MUCH = 0.1  # of a step
 LONGER = 0.5  # of a step, by which parts alone exceed it: they ran otherwise than in the step
-
-HOST: tuple[StepPart, ...] = ("launches", "waits", "python")
-"""What the GPU waits for that is the script's own."""
+HOST: tuple[StepPart, ...] = ("launches", "waits", "python")  # what the GPU waits for that is the script's own
 
 
 def bounding(parts_s: PartTimes, *, on_gpu: bool) -> StepPart | None:
@@ -302,12 +300,13 @@ def _most(explained: Explained) -> str:
 
 def _slower(explained: Explained, step_s: float) -> str:
     """Of parts that take longer than the step."""
-    alone_s = format_time(step_s - (explained.rest_s or 0.0))
-    longer = f"measured alone, its parts take {alone_s}, and the step took {format_time(step_s)}"
-    fewer = "" if Device.parse(explained.device).is_gpu else "ask for fewer --threads, or "
+    told, took_s = "measured alone, its parts take", step_s - (explained.rest_s or 0.0)
+    quiet = f"{'ask for fewer --threads, or ' * (explained.device == CPU)}quiet the machine, or "
+    if (once_s := explained.seconds(IN_STEP)) > step_s:
+        told, took_s, quiet = "timed as it was recorded, calls that cannot be made again take", once_s, ""
     return (
-        f"{longer}: they ran slower than in the step, and do not tell what bounds it; {fewer}quiet the machine, or set "
-        "a trace of the script beside it, as primbench explain STEP.toml TRACE.json"
+        f"{told} {format_time(took_s)}, and the step took {format_time(step_s)}: slower than in the step, they do not "
+        f"tell what bounds it; {quiet}set a trace of the script beside it, as primbench explain STEP.toml TRACE.json"
     )
 
 

@@ -392,6 +392,12 @@ def test_what_cannot_be_called_again_counts_as_long_as_it_took_in_the_step() -> 
     assert [("mm", "sparse"), ("own", "failed: a crash")] == [(each.name, each.reason) for each in found.in_step]
     assert "mm, 2 calls, not measured alone: sparse; in the captured step they took 3.00 ms" in text([("A", found)])
     assert "operators bound this step: 9.00 ms of 10.0 ms, gemm most" in answer([("A", found)])
+    short = replace(step, times_s=[2e-3])
+    found = explained(parts, timed(short), captured=short)
+    assert found is not None
+    said = answer([("A", found)])
+    assert "timed as it was recorded, calls that cannot be made again take 5.00 ms, and the step took 2.00 ms" in said
+    assert "--threads" not in said
     step = replace(step, left_out=gone)
     found = explained(parts, timed(step), captured=step)
     assert found is not None
@@ -409,7 +415,7 @@ def test_parts_that_take_longer_than_the_step_do_not_tell_what_bounds_it() -> No
             1.2e-3,
             "Measured alone, its parts take 20.0% more than the step.",
         ),
-        (python, 1.2e-3, "measured alone, its parts take 1.20 ms, and the step took 1.00 ms: they ran slower"),
+        (python, 1.2e-3, "measured alone, its parts take 1.20 ms, and the step took 1.00 ms: slower than in"),
         (unknown, 8e-3, "ask for fewer --threads, or quiet the machine"),
     ):
         parts = [record("gemm", 1, Measurement(batch_s=samples(each_s)), "cpu")]
