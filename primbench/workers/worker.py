@@ -47,8 +47,7 @@ from primbench.timing.inputs import made_together
 from primbench.timing.raised import one_line
 from primbench.timing.trace import trace_on
 from primbench.timing.turns import InTurn
-from primbench.workers import protocol
-from primbench.workers.at_rest import import_numpy
+from primbench.workers import numpy_threads, protocol
 from primbench.workers.calling import call_until_told
 from primbench.workers.meeting import come_together, enlist, refused_by
 from primbench.workers.protocol import Go, Outcome, Prepare, Prepared, Ready, Refusal, Sampled, Start, Task, TurnOver
@@ -212,7 +211,7 @@ def begin(start: Start) -> tuple[Backend, Ready]:
     if start.sharing > 1 and start.device == CPU:
         placement.share_cpus(placed.cpus, start.sharing)
     BEGUN.end("place")
-    import_numpy(start.backend)
+    numpy_threads.rest_beside(start.backend)
     _add_kernels(start.kernels)  # which may import a framework
     if start.backend and missing(start.backend) is None:
         importlib.import_module(modules_of(start.backend)[0])

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from primbench.backends import missing
-from primbench.workers.at_rest import LEAST, VARIABLE, _brings_its_own
+from primbench.workers.numpy_threads import LEAST, VARIABLE, _brings_its_own
 from primbench.workers.process import WorkerProcess
 from primbench.workers.protocol import Start
 
 TELL = """
 import ctypes, os, sys
-from primbench.workers.at_rest import VARIABLE, import_numpy
-import_numpy(sys.argv[1])
+from primbench.workers.numpy_threads import VARIABLE, rest_beside
+rest_beside(sys.argv[1])
 import numpy
 paths = {line.split()[-1] for line in open("/proc/self/maps") if "numpy.libs" in line and "openblas" in line}
 print(*(ctypes.CDLL(path).openblas_thread_timeout() for path in paths), os.environ.get(VARIABLE))

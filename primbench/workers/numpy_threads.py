@@ -9,8 +9,8 @@ from pathlib import Path
 VARIABLE, LEAST = "OPENBLAS_THREAD_TIMEOUT", "4"  # OpenBLAS, driver/others/blas_server.c: 2^4 ticks of a clock
 
 
-def import_numpy(backend: str | None) -> None:
-    """Have the threads of NumPy's OpenBLAS sleep as soon as they have nothing to do, where another backend is timed.
+def rest_beside(backend: str | None) -> None:
+    """Import NumPy, whose OpenBLAS's threads sleep as soon as they have nothing to do where another backend is timed.
 
     Else they spin for 2^28 ticks after a product, 0.1 s, on CPUs that the threads of what is timed next want: longer
     than the warm-up of a short case. Nothing is done where NumPy is timed itself, or has its OpenBLAS from where others
