@@ -12,15 +12,13 @@ if TYPE_CHECKING:
 
 
 class Endings:
-    """made: how many optimizers the script has made by now. is_first: whether none has made a step. beside: the last
-    step in which another one made its own, and what that was; None where none has.
-    """
+    """made: how many optimizers the script has made by now. is_first: whether none has made a step."""
 
     def __init__(self) -> None:
         self.made = self._made_by_last = 0
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._current: Any = None
-        self.beside: tuple[int, str] | None = None
+        self._beside: tuple[int, str] | None = None  # the last step in which another one made its own, and its class
 
     @property
     def is_first(self) -> bool:
@@ -31,17 +29,18 @@ class Endings:
         place: a script has it beside the other one.
         """
         if optimizer is not self._current and not self.is_first and not self._is_new(optimizer):
-            self.beside = (step, type(optimizer).__name__)
+            self._beside = (step, type(optimizer).__name__)
             return False
         self._current, self._made_by_last = optimizer, self.made
         return True
 
     def lacking(self, step: int) -> str:
         """What this step has not that one before it had: a step of an optimizer that makes fewer, as a generator's."""
-        if self.beside is None or self.beside[0] == step:
+        if self._beside is None or self._beside[0] == step:
             return ""
-        last, name = self.beside
-        return f", without a step of another {name}, which --step {last} has"
+        last, name = self._beside
+        other = "other " * (name == type(self._current).__name__)
+        return f", without a step of its {other}{name}, which --step {last} has"
 
     def _is_new(self, optimizer: Any) -> bool:
         return self._numbers.get(optimizer, 0) > self._made_by_last

@@ -111,14 +111,21 @@ def test_an_optimizer_made_later_takes_the_place_of_the_first_one_and_others_bes
     assert step.of.startswith("step 8 of own.py 20, between the ends of two SGD.step()")
 
 
-@pytest.mark.parametrize(("number", "lacks"), [(6, ""), (8, ", without a step of another Adam, which --step 6 has")])
+@pytest.mark.parametrize(
+    ("other", "number", "lacks"),
+    [
+        ("Adam", 6, ""),
+        ("Adam", 8, ", without a step of its Adam, which --step 6 has"),
+        ("SGD", 8, ", without a step of its other SGD, which --step 6 has"),
+    ],
+)
 def test_an_optimizer_that_makes_fewer_steps_is_named_where_the_captured_one_has_none_of_it(
-    number: int, lacks: str, tmp_path: Path
+    other: str, number: int, lacks: str, tmp_path: Path
 ) -> None:
     """As a generator's, of which a discriminator makes three steps each."""
     text = TRAINING.format(at_each="if number % 3 == 2: other.step()")
-    other = "other = torch.optim.Adam(module.parameters())\nfor number"
-    step = outcome(tmp_path, text.replace("for number", other), "20", number=number)
+    made = f"other = torch.optim.{other}(module.parameters(), 0.1)\nfor number"
+    step = outcome(tmp_path, text.replace("for number", made), "20", number=number)
     between = step.of.partition(", between the ends of two SGD.step()")[2]
     assert lacks == between
 
