@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 def cupy_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> Step:
     """The step's ``algorithm`` is the kernel that cuBLASLt chose."""
     c = backend.empty((problem.m, problem.n), problem.out_dtype)
+    if problem.bias:
+        return product_step(backend, problem, (a, b, c, c, d), bias=d.data.ptr)
     return product_step(backend, problem, (a, b, c if d is None else d, c))
 
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def deep_gemm_gemm(backend: Any, problem: Gemm, a: Any, b: Any, *_: Any) -> Step:
     """bf16_gemm_nt of DeepGEMM 2.6.1, which writes A B' to its third argument."""
     need_package(backend, "deep_gemm", "https://github.com/deepseek-ai/DeepGEMM")
-    asked = problem.dtype, problem.trans_a, problem.trans_b, problem.alpha, problem.beta
-    if asked != ("bfloat16", False, True, 1.0, 0.0):
-        raise UnsupportedCase("deep_gemm: bfloat16 alone, with trans_b=True and without trans_a, alpha=1 and beta=0")
+    asked = problem.dtype, problem.trans_a, problem.trans_b, problem.alpha, problem.beta, problem.bias
+    if asked != ("bfloat16", False, True, 1.0, 0.0, False):
+        raise UnsupportedCase("deep_gemm: bfloat16 alone, with trans_b, without trans_a and bias, alpha=1 and beta=0")
     from deep_gemm import bf16_gemm_nt
 
     c = backend.empty((problem.m, problem.n), problem.out_dtype)

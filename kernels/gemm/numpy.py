@@ -32,6 +32,8 @@ def numpy_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> St
         if problem.beta:
             np.multiply(d, beta, out=scaled_d)
             np.add(c, scaled_d, out=c)
+        if problem.bias:
+            np.add(c, d, out=c)
         return c
 
     return step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from primbench.dtypes import TF32_ROUNDOFF, UNIT_ROUNDOFF, itemsize_bytes, rounding
@@ -39,7 +40,8 @@ CUT_OFF = ("bfloat16", "float16")  # what tensor cores take whole, and sum in fl
 class Gemm(Problem, name="gemm"):
     """C = alpha op(A) op(B) + beta D: general matrix product, C[m,n] summed over k.
 
-    All row-major; D[m,n] is an input of its own.
+    All row-major; D[m,n] is an input of its own. With ``bias``, as in a linear layer, C = op(A) op(B) + d: the same n
+    numbers are added to each row.
 
     A is stored [m,k], or [k,m] with trans_a; B [k,n], or [n,k] with trans_b. int8 gives an int32 C, float8_e4m3
     a bfloat16 C. ``accumulate`` is the type of the sums; left empty it becomes float32 for the 8- and 16-bit
@@ -56,6 +58,9 @@ class Gemm(Problem, name="gemm"):
     accumulate: str = option("", "type of the sums (default: by dtype)", ("", "float64", "float32", "float16", "int32"))
     alpha: float = option(1.0, "factor of the product")
     beta: float = option(0.0, "factor of the added matrix")
+    bias: bool = option(False, "a row of n numbers is added to each row, as in a linear layer")
+
+    before = MappingProxyType({"bias": lambda device: False})
 
     def settle(self) -> None:
         allowed = ACCUMULATE[self.dtype]
@@ -69,6 +74,8 @@ class Gemm(Problem, name="gemm"):
             raise InvalidField(f"gemm math_mode='tf32' with dtype={self.dtype!r}: tf32 is a mode of float32")
         if self.dtype == "int8" and (self.alpha, self.beta) != (1.0, 0.0):
             raise InvalidField("gemm dtype='int8': only alpha=1 and beta=0")
+        if self.bias and ((self.alpha, self.beta) != (1.0, 0.0) or self.dtype in OUTPUT):
+            raise InvalidField("gemm bias: only alpha=1 and beta=0, and neither int8 nor float8_e4m3")
 
     @property
     def out_dtype(self) -> str:
@@ -83,7 +90,7 @@ class Gemm(Problem, name="gemm"):
         return (self.n, self.k) if self.trans_b else (self.k, self.n)
 
     def flop(self) -> int:
-        """2mnk, a multiply-add counted as two: LAPACK Working Note 41, section 3 (alpha and beta left out)."""
+        """2mnk, a multiply-add counted as two: LAPACK Working Note 41, section 3 (what is added is left out)."""
         return 2 * self.m * self.n * self.k
 
     def library_calls(self) -> int:
@@ -92,12 +99,14 @@ class Gemm(Problem, name="gemm"):
     def bytes_moved(self) -> int:
         inputs = (self.m * self.k + self.k * self.n) * itemsize_bytes(self.dtype)
         outputs = self.m * self.n * itemsize_bytes(self.out_dtype)
-        return inputs + outputs * (2 if self.beta else 1)
+        biases = self.n * itemsize_bytes(self.dtype) if self.bias else 0
+        return inputs + biases + outputs * (2 if self.beta else 1)
 
     def inputs(self, rng: np.random.Generator) -> tuple[Array, ...]:
-        """A, B and, where beta is not 0, D."""
+        """A, B and, where beta is not 0, D; or the biases, [n]."""
         a, b = random_array(rng, self.a_shape, self.dtype), random_array(rng, self.b_shape, self.dtype)
-        return (a, b, random_array(rng, (self.m, self.n), self.out_dtype)) if self.beta else (a, b)
+        added = (self.n,) if self.bias else (self.m, self.n)
+        return (a, b, random_array(rng, added, self.out_dtype)) if self.bias or self.beta else (a, b)
 
     def reference(self, rng: np.random.Generator, *inputs: Array) -> Reference:
         """All of C, or 64 of its rows times 64 of its columns where all of it costs more than 2^28 flop.
@@ -119,8 +128,8 @@ class Gemm(Problem, name="gemm"):
             a, b = a.take(rows, axis=int(self.trans_a)), b.take(columns, axis=int(not self.trans_b))
         product, of_sizes = exact_product(*oriented(self, a, b))
         expected, summed = self.alpha * product, abs(self.alpha) * of_sizes
-        if self.beta:
-            added = self.beta * inputs[2][index].astype(np.float64)
+        if self.bias or self.beta:
+            added = np.broadcast_to(inputs[2], (self.m, self.n))[index] * np.float64(self.beta or 1)
             expected, summed = expected + added, summed + np.abs(added)
         rounded_inputs = TF32_ROUNDOFF if self.math_mode == "tf32" else 0.0
         sums = FLOAT8_SUM_ROUNDOFF if self.dtype == "float8_e4m3" else UNIT_ROUNDOFF[self.accumulate]

@@ -13,7 +13,7 @@ from primbench.problem import Step, kernel
 
 @kernel("gemm", "torch")
 def torch_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> Step:
-    """torch.mm, addmm where alpha or beta ask for it, _int_mm for int8 and _scaled_mm for float8."""
+    """torch.mm, addmm where alpha, beta or a bias ask for it, _int_mm for int8 and _scaled_mm for float8."""
     import torch
 
     on_gpu = backend.device.is_gpu
@@ -25,6 +25,8 @@ def torch_gemm(backend: Any, problem: Gemm, a: Any, b: Any, d: Any = None) -> St
         return lambda: torch._int_mm(a, b, out=c)  # noqa: SLF001 - the only one for int8
     if problem.dtype == "float8_e4m3":
         return _scaled_mm(backend, problem, a, b, c)
+    if problem.bias:
+        return lambda: torch.addmm(d, a, b, out=c)
     if problem.alpha == 1 and problem.beta == 0:
         return lambda: torch.mm(a, b, out=c)
     alpha, beta, added = problem.alpha, problem.beta, c if d is None else d
@@ -39,8 +41,8 @@ def triton_gemm(backend: Any, problem: Gemm, a: Any, b: Any, *_: Any) -> Step:
         raise UnsupportedCase("triton: float32, float16 and bfloat16 alone, summed in float32")
     if problem.dtype == "bfloat16" and is_interpreted():
         raise UnsupportedCase("triton: its interpreter takes the bits of bfloat16 for integers")
-    if (problem.alpha, problem.beta) != (1.0, 0.0):
-        raise UnsupportedCase("triton: alpha=1 and beta=0 alone")
+    if (problem.alpha, problem.beta, problem.bias) != (1.0, 0.0, False):
+        raise UnsupportedCase("triton: alpha=1 and beta=0 alone, without a bias")
     from primbench.kernels.gemm._triton import product, tiled
 
     a, b = oriented(problem, a, b)

@@ -47,6 +47,7 @@ _COMPUTE_TYPE = {
     ("float32", "tf32"): 77,
 }
 _DESC_TRANSA, _DESC_TRANSB = 3, 4
+_DESC_EPILOGUE, _DESC_BIAS_POINTER, _EPILOGUE_BIAS = 7, 8, 4
 _DESC_SCALE_POINTERS, _DESC_SCALE_MODES = (17, 18), (31, 32)  # of A and B each
 _SCALE_MODES = {"row": (3, 3), "block": (5, 4)}  # left 128x128, right 1x128
 _SCALES_BY_PARTS = 120900
@@ -109,12 +110,13 @@ def plan(
     batch: int = 1,
     alignment_bytes: int = ALIGNMENT_BYTES,
     scales: Scales | None = None,
+    bias: int = 0,
 ) -> ProductPlan:
     """Prepare a product on a stream of ``device``, which must be the current CUDA device.
 
-    batch: products, whose matrices lie one behind the other. alignment_bytes: of all addresses. The algorithm is the
-    first that the library's heuristic proposes. Raises UnsupportedCase where it proposes none or where there is no
-    library.
+    batch: products, whose matrices lie one behind the other. alignment_bytes: of all addresses. bias:
+    the address of n numbers, which are added to each row of C. The algorithm is the first that the library's heuristic
+    proposes. Raises UnsupportedCase where it proposes none or where there is no library.
     """
     library = load()
     handle = _handle(device)
@@ -122,6 +124,9 @@ def plan(
     operation = _operation(library, product, operands)
     if scales:
         _scale(library, operation, scales)
+    if bias:  # one for each row of column-major C
+        _set(library, "cublasLtMatmulDesc", operation, _DESC_EPILOGUE, c_uint32(_EPILOGUE_BIAS))
+        _set(library, "cublasLtMatmulDesc", operation, _DESC_BIAS_POINTER, c_void_p(bias))
     left, right, result = (_layout(library, operand, batch) for operand in operands)
     chosen = _choose(library, (handle, operation, left, right, result, result), product, alignment_bytes)
     scalar = _SCALAR[product.accumulate]

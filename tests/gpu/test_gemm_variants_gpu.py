@@ -42,6 +42,15 @@ def test_the_largest_tile_of_numba_is_right_inside_and_at_its_edges(dtype: str) 
 
 
 @BACKENDS
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_biases_are_added_on_the_way_out(backend: str, dtype: str) -> None:
+    for sizes in ((512, 1024, 256), (2048, 4096, 512)):
+        measured = measured_on(backend, Gemm(*sizes, dtype, trans_b=True, bias=True))
+        assert measured.nodes_per_call is not None
+        assert measured.nodes_per_call <= 2, "the terms may be cut, and added up by a kernel more"
+
+
+@BACKENDS
 @pytest.mark.parametrize("trans_b", [False, True])
 def test_a_batch_is_one_call(backend: str, trans_b: bool) -> None:
     for dtype in ("float32", "bfloat16"):

@@ -16,6 +16,7 @@ def test_counts() -> None:
     assert gemm.flop() == 2 * 2 * 3 * 4
     assert gemm.bytes_moved() == 2 * (2 * 4 + 4 * 3 + 2 * 3)
     assert Gemm(2, 3, 4, beta=1.0).bytes_moved() == 4 * (2 * 4 + 4 * 3 + 2 * 2 * 3)
+    assert Gemm(2, 3, 4, bias=True).bytes_moved() == 4 * (2 * 4 + 4 * 3 + 2 * 3 + 3)
     assert Gemm(2, 3, 4, "int8").bytes_moved() == 2 * 4 + 4 * 3 + 4 * 2 * 3
 
 
@@ -49,6 +50,18 @@ def test_the_default_accumulation_is_filled_in() -> None:
     ]
 
 
+@pytest.mark.parametrize("m", [5, 3000])
+def test_biases_are_added_to_each_row(m: int) -> None:
+    """In a reference of all of C, and in one of some of it."""
+    gemm = Gemm(m, 300, 200, bias=True)
+    a, b, biases = gemm.inputs(np.random.default_rng(0))
+    assert (300,) == biases.shape
+    reference = gemm.reference(np.random.default_rng(1), a, b, biases)
+    full = a.astype(np.float64) @ b.astype(np.float64) + biases.astype(np.float64)
+    np.testing.assert_allclose(full[reference.index], reference.expected, rtol=1e-12)
+    assert (64, 64) == reference.expected.shape or m == 5
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -58,6 +71,8 @@ def test_the_default_accumulation_is_filled_in() -> None:
         ({"dtype": "bfloat16", "math_mode": "tf32"}, "tf32 is a mode of float32"),
         ({"accumulate": "float16"}, "accumulate='float16' with dtype='float32'"),
         ({"dtype": "int8", "beta": 1.0}, "only alpha=1"),
+        ({"bias": True, "beta": 1.0}, "gemm bias: only alpha=1"),
+        ({"bias": True, "dtype": "float8_e4m3"}, "gemm bias: .* neither int8 nor float8_e4m3"),
         ({"alpha": float("nan")}, "a finite number"),
     ],
 )

@@ -132,7 +132,11 @@ class Library:
             self._matrix(right, right_layout).astype(scalar),
         )
         product = (x.swapaxes(1, 2) if transposed[3] else x) @ (y.swapaxes(1, 2) if transposed[4] else y)
-        self._matrix(out, out_layout)[...] = factor * product + share * self._matrix(added, added_layout)
+        whole = factor * product + share * self._matrix(added, added_layout)
+        if transposed.get(7) == 4:  # CUBLASLT_EPILOGUE_BIAS: one for each row
+            length_bytes = whole.shape[1] * np.dtype(scalar).itemsize
+            whole += np.frombuffer(ctypes.string_at(transposed[8], length_bytes), scalar)[:, None]
+        self._matrix(out, out_layout)[...] = whole
         return self.matmul_status
 
 
@@ -187,6 +191,14 @@ def test_row_major_product_comes_out_for_every_transposition(
     left = (a.T if trans_a else a).astype(np.float64)
     right = (b.T if trans_b else b).astype(np.float64)
     np.testing.assert_array_equal(c, alpha * (left @ right) + beta * d)
+
+
+def test_biases_are_added_to_each_row(library: Library) -> None:
+    a, b, d, c = _operands(Product())
+    biases = np.arange(N, dtype=np.float64)
+    plan = _plan(Product(), a, b, d, c, bias=biases.ctypes.data)
+    assert plan.call(*plan.arguments) == 0
+    np.testing.assert_array_equal(c, a @ b + biases)
 
 
 @pytest.mark.parametrize("trans_b", [False, True])

@@ -84,7 +84,7 @@ def test_half_of_the_bytes_lie_within_the_median(pairs: list[tuple[int, int]], e
 
 
 def test_each_input_of_a_case_has_the_median_of_its_own_distances() -> None:
-    """Biases come first in the operator, and are no input of the product."""
+    """What the operator is given before them is no input of this case."""
     bias, a, b = (Operand("float32", shape, (1,)) for shape in ((2,), (3,), (4,)))
     call = Call("aten.addmm.default", [bias, a, b], {})
     places = places_of((a, b), call)

@@ -234,6 +234,11 @@ RULES = [
     ("bmm", ["float32[12,8,4]", "float32[12,4,9]@36,1,4"], "batched_gemm", {"batch": 12, "m": 8, "trans_b": True}),
     ("relu", ["bfloat16[4,8,2,2]@32,1,16,8"], "elementwise", {"elements": 128, "op": "relu", "dtype": "bfloat16"}),
     ("relu", ["float32[4,8]@16,1"], "aten", {"operator": "aten.relu.default"}),
+    ("addmm", ["float16[9]", "float16[8,4]", "float16[4,9]@1,4"], "gemm", {"n": 9, "trans_b": True, "bias": True}),
+    ("mm", ["float16[8,4]", "float16[4,9]"], "gemm", {"k": 4, "bias": None}),
+    ("addmm", ["float16[1]", "float16[8,4]", "float16[4,9]"], "aten", {"operator": "aten.addmm.default"}),
+    ("addmm", ["float16[8,9]", "float16[8,4]", "float16[4,9]"], "aten", {}),
+    ("addmm", ["float16[9]", "float16[8,4]", "float16[4,9]", 2], "aten", {}),
     # On the host of a step on a GPU: no case of the GPU.
     ("mm", ["cpu:float32[8,4]", "cpu:float32[4,16]"], "aten", {"operator": "aten.mm.default"}),
     ("embedding", ["cpu:float32[1000,64]", "cpu:int64[8,64]:0..999~400"], "aten", {}),

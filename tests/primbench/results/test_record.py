@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import msgspec
@@ -55,7 +56,8 @@ WORKER = Worker(
     placement=EffectivePlacement(cpus=[0], memory_policy="default", memory_nodes=[], rung="none"),
     versions={"numpy": "2"},
 )
-CASE = Case(primitive="gemm", parameters={"m": 1, "n": 2, "k": 3}, backend="numpy", device="cpu")
+PARAMETERS: dict[str, Any] = {"m": 1, "n": 2, "k": 3, "bias": False}
+CASE = Case(primitive="gemm", parameters=PARAMETERS, backend="numpy", device="cpu")
 RECORD = Record(case=CASE, status="failed", reason="no luck", worker=0, started_utc="2026", duration_s=1.5)
 SECCOMP = str(Path(__file__).parents[2] / "seccomp.py")
 WHOLE = encode(HEADER) + encode(WORKER) + encode(RECORD)
@@ -250,7 +252,7 @@ HOSTILE = {
     "infinity": (HEAD + LINE.replace(b"1.5", b"1e999"), ":2: .*out of range"),
     "a time beyond all": (HEAD + LINE.replace(b"1.5", b"1e308"), ":2: .*<= 1000000000.0"),
     "a number of 20 digits": (HEAD + LINE.replace(b'"worker":0', b'"worker":99999999999999999999'), ":2: .*worker"),
-    "a number for a list": (HEAD + LINE.replace(b'{"m":1,"n":2,"k":3}', b"17"), r":2: .*parameters"),
+    "a number for a list": (HEAD + LINE.replace(b'{"m":1,"n":2,"k":3,"bias":false}', b"17"), r":2: .*parameters"),
     "an unknown status": (HEAD + LINE.replace(b'"failed"', b'"odd"'), r":2: .*status"),
     "an unknown kind": (HEAD + LINE.replace(b'"record"', b'"study"'), r":2: .*kind"),
     "a line end in a word": (HEAD + LINE.replace(b'"record"', b'"re\\ncord"'), ":2: not a line"),

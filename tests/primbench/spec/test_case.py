@@ -13,7 +13,7 @@ GEMM = Case(
     primitive="gemm",
     parameters={
         "m": 64, "n": 64, "k": 64, "dtype": "float32", "trans_a": False, "trans_b": False, "math_mode": "ieee",
-        "accumulate": "float32", "alpha": 1.0, "beta": 0.0,
+        "accumulate": "float32", "alpha": 1.0, "beta": 0.0, "bias": False,
     },
     backend="numpy",
     device="cpu",
