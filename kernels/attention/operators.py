@@ -41,16 +41,16 @@ BACKWARD = {
 
 @operator(*FORWARD)
 def forward(call: Call, settings: Settings) -> list[OperatorCase]:
-    return _part(call, FORWARD[call.name], 0, "forward")
+    return _part(call, FORWARD[call.name], 0, [])
 
 
 @operator(*BACKWARD)
 def backward(call: Call, settings: Settings) -> list[OperatorCase]:
-    return _part(call, BACKWARD[call.name], 1, "backward")
+    return _part(call, BACKWARD[call.name], 1, [call.tensor(0)])
 
 
-def _part(call: Call, places: _Places, first: int, mode: str) -> list[OperatorCase]:
-    q, k = call.tensor(first), call.tensor(first + 1)
+def _part(call: Call, places: _Places, first: int, gradients: list[Operand]) -> list[OperatorCase]:
+    q, k, v = (call.tensor(first + number) for number in range(3))
     batch, heads, queries, head_dim = q.shape
     scale = call.named.get("scale")
     has_bias = places.bias is not None and call.argument(places.bias) is not None
@@ -60,10 +60,11 @@ def _part(call: Call, places: _Places, first: int, mode: str) -> list[OperatorCa
     if scale is not None and not math.isclose(scale, head_dim**-0.5, rel_tol=1e-6):
         raise NotThere("a scale of its own")
     fields: dict[str, Any] = {"batch_size": batch, "heads": heads, "seq_len": queries, "head_dim": head_dim}
-    fields |= {"kv_heads": k.shape[1], "kv_len": k.shape[2], "mode": mode, "layout": _layout(q), "algo": places.algo}
+    fields |= {"kv_heads": k.shape[1], "kv_len": k.shape[2], "layout": _layout(q), "algo": places.algo}
     fields |= {"causal": call.argument(places.causal, "is_causal") is True, "dtype": q.dtype}
+    fields["mode"] = "backward" if gradients else "forward"
     ordinary = {"kv_heads": heads, "kv_len": queries, "mode": "forward", "layout": "bshd", "algo": "auto"}
-    return [OperatorCase(Attention.primitive, said(fields, causal=False, **ordinary))]
+    return [OperatorCase(Attention.primitive, said(fields, causal=False, **ordinary), (q, k, v, *gradients))]
 
 
 def _layout(q: Operand) -> str:

@@ -35,7 +35,7 @@ def _part(array: Operand, rows: int, indices: Operand, direction: str) -> list[O
     if abs(_kinds(indices) - uniform) > NEAR * uniform:
         raise NotThere("rows that come more often than by chance")
     fields = {"tokens": tokens, "num_embeddings": rows, "embedding_dim": array.shape[-1], "direction": direction}
-    return [OperatorCase(Embedding.primitive, fields | {"dtype": array.dtype})]
+    return [OperatorCase(Embedding.primitive, fields | {"dtype": array.dtype}, (array, indices))]
 
 
 def _kinds(indices: Operand) -> int:

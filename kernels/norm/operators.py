@@ -16,7 +16,7 @@ KINDS = {"native_layer_norm": "layer", "_fused_rms_norm": "rms"}
 @operator("native_layer_norm", "_fused_rms_norm")
 def of_rows(call: Call, settings: Settings) -> list[OperatorCase]:
     kind = KINDS[call.name]
-    return _of_rows(call.tensor(0), call.argument(1), kind, "forward", [call.argument(2), call.argument(3)])
+    return _of_rows(call.tensor(0), call.argument(1), kind, [call.argument(2), call.argument(3)], [])
 
 
 @operator("native_layer_norm_backward", "_fused_rms_norm_backward")
@@ -25,16 +25,19 @@ def gradients_of_rows(call: Call, settings: Settings) -> list[OperatorCase]:
     if not all(call.positional[-1]):
         raise NotThere("not all gradients are asked for")
     weights = [call.argument(5), call.argument(6)] if kind == "layer" else [call.argument(4)]
-    return _of_rows(call.tensor(1), call.argument(2), kind, "backward", weights)
+    return _of_rows(call.tensor(1), call.argument(2), kind, weights, [call.tensor(0)])
 
 
-def _of_rows(x: Operand, shape: list[int], kind: str, direction: str, weights: list[Any]) -> list[OperatorCase]:
+def _of_rows(
+    x: Operand, shape: list[int], kind: str, weights: list[Any], gradients: list[Operand]
+) -> list[OperatorCase]:
     features = math.prod(shape)
-    has_weights = all(isinstance(each, Operand) and each.dtype == x.dtype for each in weights[: 2 - (kind == "rms")])
-    if x.strides != contiguous(x.shape) or not has_weights:
+    vectors = weights[: 1 if kind == "rms" else 2]
+    if x.strides != contiguous(x.shape) or not all(isinstance(e, Operand) and e.dtype == x.dtype for e in vectors):
         raise NotThere("with gaps, or weights that are left away or of another type")
-    fields = {"rows": x.elements // features, "features": features, "kind": kind, "direction": direction}
-    return [OperatorCase(Norm.primitive, said(fields | {"dtype": x.dtype}, direction="forward"))]
+    fields = {"rows": x.elements // features, "features": features, "kind": kind, "dtype": x.dtype}
+    fields["direction"] = "backward" if gradients else "forward"
+    return [OperatorCase(Norm.primitive, said(fields, direction="forward"), (x, *vectors, *gradients))]
 
 
 @operator("native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit")
