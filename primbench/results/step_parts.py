@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from primbench.spec.captured import Captured
     from primbench.spec.case import Case
 
-OTHERS, VIEWS, IN_STEP, SLOWER = "other operators", "views", "not measured alone", "slower than alone"
-"""Rows of parts that are no primitive's. SLOWER: by how much operators take longer in the step."""
+OTHERS, VIEWS, IN_STEP, SLOWER, BEYOND = (
+    "other operators", "views", "not measured alone", "slower than alone", "kernels beyond its parts",
+)  # fmt: skip
+"""Rows of parts that are no primitive's. SLOWER: by how much operators take longer in the step. BEYOND: how much
+longer a GPU runs kernels of the step than those of its parts alone: they are slower behind others, or of no part.
+"""
 
 
 class Part(NamedTuple):

@@ -25,6 +25,7 @@ from primbench.results.step_explained import (
     SumRow,
 )
 from primbench.results.step_parts import (
+    BEYOND,
     OTHERS,
     SLOWER,
     Part,
@@ -227,14 +228,16 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     if step_s is None:
         launches = SumRow(name=LAUNCHES, seconds=longer_s - device_s, calls=calls)
         return numbers, [*rows, launches, *_left(parts, None)]
-    launches_s, between_s = _idle(step_s, whole_device_s or _at_least_s(device_s, timed), host_s, all_host_s)
+    busy_s = _at_least_s(device_s, timed)
+    launches_s, between_s = _idle(step_s, whole_device_s or busy_s, host_s, all_host_s)
+    beyond = (BEYOND, 0.0 if on_device.is_least else busy_s - device_s)
     rest_s = step_s - device_s - launches_s - (between_s or 0.0)
     slower = (SLOWER, slower_s(timed, host_s, may_wait_s=device_s, is_least=both.is_least))
     return numbers, [
         *rows,
         SumRow(name=LAUNCHES, seconds=launches_s, calls=calls),
         SumRow(name=PYTHON, seconds=between_s),
-        *_left(parts, rest_s, [*_waits(timed), slower]),
+        *_left(parts, rest_s, [beyond, *_waits(timed), slower]),
     ]
 
 

@@ -29,7 +29,7 @@ from primbench.results.step_explained import (
     UNEXPLAINED,
     Explained,
 )
-from primbench.results.step_parts import IN_STEP, OTHERS, SLOWER
+from primbench.results.step_parts import BEYOND, IN_STEP, OTHERS, SLOWER
 from primbench.results.step_sums import explained
 from primbench.results.step_timed import timed
 from primbench.spec.captured import Captured, NotCalledAgain
@@ -623,7 +623,22 @@ def test_what_a_gpu_runs_beside_the_parts_is_none_of_the_hosts() -> None:
         on_gpu_s=[9.5e-3] * 6,
     )  # fmt: skip
     found = told([record("gemm", 1, on_gpu(10e-6, 100e-6))], steps)
-    assert answer([("A", found)]).startswith("Most of this step is unexplained")
+    said = "the GPU computes 9.50 ms of 10.0 ms, kernels beyond its parts most, for 9.40 ms"
+    assert said in answer([("A", found)])
+
+
+def test_kernels_that_are_slower_behind_others_count_as_the_gpus_where_all_parts_are_known() -> None:
+    """Of 10 ms the GPU computes 8 ms, by its parts 7."""
+    steps = Captured(
+        step="a step", times_s=[10e-3] * 6, inside_s=[3e-3] * 6, between_s=[1e-3] * 6, host_s=[4e-3] * 6,
+        on_gpu_s=[8e-3] * 6,
+    )  # fmt: skip
+    parts = [record("gemm", 1, on_gpu(3e-3, 7e-3)), record("norm", 1, on_gpu(1e-6, 1e-6))]
+    found = told(parts, steps)
+    assert pytest.approx(1e-3, rel=0.01) == found.seconds(BEYOND)
+    assert "the GPU computes 8.00 ms of 10.0 ms, gemm most, for 7.00 ms" in answer([("A", found)])
+    unknown = told([parts[0], record("norm", 1, None)], steps)
+    assert 0 == unknown.seconds(BEYOND)
 
 
 def test_an_operator_is_named_by_all_that_it_takes_longer_and_not_where_it_waits_for_the_gpu() -> None:
