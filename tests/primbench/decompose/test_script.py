@@ -21,6 +21,8 @@ from primbench.decompose.profiled import STEPS
 from primbench.decompose.written import CapturedStep, suite_of
 from primbench.errors import PrimbenchError
 
+from ...ports import free_port
+
 pytestmark = [pytest.mark.wheel, pytest.mark.skipif(missing("torch") is not None, reason=str(missing("torch")))]
 TRAINING = """
 import sys, torch
@@ -475,14 +477,19 @@ def long(): [other(torch.ones(1, 4)) for _ in range(300)]
     assert not (tmp_path / "raised").exists()
 
 
+def by_two_ranks() -> list[str]:
+    """What captures with two processes of torchrun, by a port of its own."""
+    words = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
+    return [sys.executable, *words, "-m", "primbench", "capture"]
+
+
 def test_two_ranks_under_torchrun_as_they_are(tmp_path: Path) -> None:
     """The gradients of both are summed once a step, though it has two batches a rank."""
     captured = tmp_path / "step.toml"
-    command = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "primbench", "capture"]
     script = [str(Path(__file__).with_name("ddp.py")), "-o", str(captured), "--step", "3", "--", "--width", "24"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     made = subprocess.run(
-        [sys.executable, *command, *script], capture_output=True, text=True, env=environment, timeout=120, check=False
+        [*by_two_ranks(), *script], capture_output=True, text=True, env=environment, timeout=120, check=False
     )
     assert 0 == made.returncode, made.stderr
     entries = suites.read(captured, set="parts")
@@ -505,9 +512,8 @@ def test_two_ranks_under_torchrun_as_they_are(tmp_path: Path) -> None:
 def test_layers_in_tensor_parallel_and_those_that_ranks_hold_in_parts_are_captured(tmp_path: Path) -> None:
     """What a rank's tensors wrap is recorded, and what only wraps one is nothing that computes."""
     captured, script = tmp_path / "step.toml", str(Path(__file__).with_name("sharded.py"))
-    command = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "primbench", "capture", script]
     made = subprocess.run(
-        [sys.executable, *command, "-o", str(captured), "--step", "3"],
+        [*by_two_ranks(), script, "-o", str(captured), "--step", "3"],
         capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=120, check=False,
     )  # fmt: skip
     assert 0 == made.returncode, made.stderr
