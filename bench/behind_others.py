@@ -1,4 +1,4 @@
-"""How much longer is a product that follows other kernels than one that follows itself, with its data as near?
+"""How much longer is a product that follows other kernels than one that follows itself, with its data in the cache?
 
 Each of a few products, those in bfloat16 with biases, is called right after itself; after kernels of much other code;
 and after that code, once 150 MB have passed through the GPU's cache, and what the product is given and writes was read

@@ -156,7 +156,7 @@ def _all(seconds: Sequence[float | None]) -> float | None:
 
 
 def parts(step: CapturedStep) -> int:
-    """Calls that the suite's entries make; of one operator several, such as a product and the copy of its bias."""
+    """Calls that the suite's entries make; of one operator several, such as the two gradients of a convolution."""
     return sum(count * len(several) for _, count, several in _made_again(step))
 
 

@@ -12,6 +12,7 @@ from primbench.doctor.cause import listed
 from primbench.report.document import Document, Note, Section, Table
 from primbench.report.step_bound import MUCH, answer, is_quiet, is_told, of_ranks
 from primbench.results.step_explained import PYTHON, STEP, UNEXPLAINED
+from primbench.results.step_parts import BEYOND
 from primbench.units import UNKNOWN, format_percent, format_time
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ def _unseen(explained: Explained) -> Iterator[str]:
         )
     if explained.cuda_graphs:
         several = f"{explained.cuda_graphs} CUDA graph{'s' * (explained.cuda_graphs != 1)}"
-        yield f"the step replayed {several}, in which no operator is seen: what they take is unexplained"
+        where = f"in {BEYOND}" if explained.seconds(BEYOND) else UNEXPLAINED
+        yield f"the step replayed {several}, in which no operator is seen: what they take is {where}"
     if explained.helpers:
         several = f"{explained.helpers} thread{'s' * (explained.helpers != 1)}"
         first = explained.numbers[0]

@@ -60,11 +60,11 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     numbers: list[Number]
     rows: list[SumRow]
     """Rows that add up to the step's time, or where that is unknown, to what the parts take; the largest first, then
-    launches, Python and autograd, the data loader, waiting for a rank and for a CPU, what was not measured and what is
-    unexplained, which nobody knows beside that. Launches are what parts take longer to launch than to compute. Python
-    and autograd is what the host does between its calls, the optimizer's own code among it, while a GPU waits: by how
-    much it takes longer for the step than for them, and of a script how long its own steps were outside operators,
-    where that is known.
+    launches, Python and autograd, what a GPU ran beyond the parts, the data loader, waiting for a rank and for a CPU,
+    what was not measured and what is unexplained, which nobody knows beside that. Launches are what parts take longer
+    to launch than to compute. Python and autograd is what the host does between its calls, the optimizer's own code
+    among it, while a GPU waits: by how much it takes longer for the step than for them, and of a script how long its
+    own steps were outside operators, where that is known.
     """
     calls: int
     others: dict[str, float] = {}

@@ -48,7 +48,7 @@ from primbench.results.step_timed import Timed, of_device, slower_s
 from primbench.spec.captured import PARTS, WHOLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from primbench.measurement import Measurement, Samples
     from primbench.results.record import Record
@@ -228,23 +228,29 @@ def _on_gpu(parts: Sequence[Part], whole: Sequence[Record], timed: Timed | None)
     if step_s is None:
         launches = SumRow(name=LAUNCHES, seconds=longer_s - device_s, calls=calls)
         return numbers, [*rows, launches, *_left(parts, None)]
-    busy_s = _at_least_s(device_s, timed)
+    busy_s = _at_least_s(device_s, parts, timed)
     launches_s, between_s = _idle(step_s, whole_device_s or busy_s, host_s, all_host_s)
-    beyond = (BEYOND, 0.0 if on_device.is_least else busy_s - device_s)
     rest_s = step_s - device_s - launches_s - (between_s or 0.0)
     slower = (SLOWER, slower_s(timed, host_s, may_wait_s=device_s, is_least=both.is_least))
     return numbers, [
         *rows,
         SumRow(name=LAUNCHES, seconds=launches_s, calls=calls),
         SumRow(name=PYTHON, seconds=between_s),
-        *_left(parts, rest_s, [beyond, *_waits(timed), slower]),
+        *_left(parts, rest_s, [*_beyond(parts, device_s, busy_s, timed), *_waits(timed), slower]),
     ]
 
 
-def _at_least_s(device_s: float, timed: Timed | None) -> float:
+def _at_least_s(device_s: float, parts: Sequence[Part], timed: Timed | None) -> float:
     """How long a GPU computes in a step, which may run what no part has; NCCL's kernels wait for other ranks, too."""
-    is_alone = timed is not None and len(timed.ranks_s) < 2
-    return max(device_s, (timed.on_gpu_s if timed and is_alone else None) or 0.0)
+    if timed is None or len(timed.ranks_s) > 1 or any(part.between_ranks for part in parts):
+        return device_s
+    return max(device_s, timed.on_gpu_s or 0.0)
+
+
+def _beyond(parts: Sequence[Part], device_s: float, busy_s: float, timed: Timed | None) -> Iterator[tuple[str, float]]:
+    """What a GPU ran of a step beside what its parts take alone, where all are known, and were measured there."""
+    if timed and not timed.elsewhere and not _lacks(parts, _device_s):
+        yield BEYOND, busy_s - device_s
 
 
 def _at_work(found: Measurement) -> Samples | None:

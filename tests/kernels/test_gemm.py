@@ -51,13 +51,14 @@ def test_the_default_accumulation_is_filled_in() -> None:
 
 
 @pytest.mark.parametrize("m", [5, 3000])
-def test_biases_are_added_to_each_row(m: int) -> None:
+@pytest.mark.parametrize("added", [{"bias": True}, {"beta": 0.3}])
+def test_a_reference_adds_in_float64_biases_to_each_row_and_a_matrix(m: int, added: dict[str, Any]) -> None:
     """In a reference of all of C, and in one of some of it."""
-    gemm = Gemm(m, 300, 200, bias=True)
-    a, b, biases = gemm.inputs(np.random.default_rng(0))
-    assert (300,) == biases.shape
-    reference = gemm.reference(np.random.default_rng(1), a, b, biases)
-    full = a.astype(np.float64) @ b.astype(np.float64) + biases.astype(np.float64)
+    gemm = Gemm(m, 300, 200, "float16", **added)
+    a, b, d = (each.astype(np.float64) for each in gemm.inputs(np.random.default_rng(0)))
+    assert ((300,) if gemm.bias else (m, 300)) == d.shape
+    reference = gemm.reference(np.random.default_rng(1), *gemm.inputs(np.random.default_rng(0)))
+    full = a @ b + (d if gemm.bias else 0.3 * d)
     np.testing.assert_allclose(full[reference.index], reference.expected, rtol=1e-12)
     assert (64, 64) == reference.expected.shape or m == 5
 

@@ -637,8 +637,22 @@ def test_kernels_that_are_slower_behind_others_count_as_the_gpus_where_all_parts
     found = told(parts, steps)
     assert pytest.approx(1e-3, rel=0.01) == found.seconds(BEYOND)
     assert "the GPU computes 8.00 ms of 10.0 ms, gemm most, for 7.00 ms" in answer([("A", found)])
-    unknown = told([parts[0], record("norm", 1, None)], steps)
-    assert 0 == unknown.seconds(BEYOND)
+    summed = record("allreduce", 1, on_gpu(1e-6, 1e-6), ranks=2)
+    for other in ([parts[0], record("norm", 1, None)], [*parts, summed]):
+        assert 0 == told(other, steps).seconds(BEYOND)
+    there = timed(steps, elsewhere=["the GPU is another one there"])
+    assert there is not None
+    unlike = explained(parts, there, captured=steps)
+    assert unlike is not None
+    assert 0 == unlike.seconds(BEYOND)
+
+
+def test_what_graphs_take_that_a_step_replays_is_beyond_its_parts_where_that_is_known() -> None:
+    steps = Captured(step="a step", times_s=[10e-3] * 6, host_s=[4e-3] * 6, on_gpu_s=[8e-3] * 6, cuda_graphs=1)
+    unknown = replace(steps, on_gpu_s=[], host_s=[])
+    for known, where in ((steps, "in kernels beyond its parts"), (unknown, "unexplained")):
+        found = told([record("gemm", 1, on_gpu(1e-3, 1e-3))], known)
+        assert f"no operator is seen: what they take is {where}\n" in text([("A", found)])
 
 
 def test_an_operator_is_named_by_all_that_it_takes_longer_and_not_where_it_waits_for_the_gpu() -> None:
