@@ -108,7 +108,8 @@ def _write(output: str, answer: Answer) -> None:
 def _counts(answer: Answer) -> str:
     missing = f", {answer.left_out} that cannot be made again, as the file says" if answer.left_out else ""
     compiled = ", of what torch had compiled the operators that went into it" if answer.compiled else ""
-    replayed = f", none of what is in the {answer.cuda_graphs} CUDA graphs replayed" if answer.cuda_graphs else ""
+    graphs = f"{answer.cuda_graphs} CUDA graph{'s' * (answer.cuda_graphs != 1)}"
+    replayed = f", none of what is in {graphs} that it replays" if answer.cuda_graphs else ""
     made = answer.calls - answer.left_out
     others = f", the other {made}" if answer.left_out else ","
     several = f"{others} made by {_calls(answer.parts)} of primitives" if answer.parts != made else ""

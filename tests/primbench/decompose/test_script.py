@@ -313,6 +313,9 @@ def test_calls_that_cannot_be_made_again_are_counted_for_whoever_captures(tmp_pa
     assert f"{answer.calls} calls, {answer.distinct} of them distinct{missing}" == _counts(answer)
     others = f", the other {answer.calls - answer.left_out} made by 1 call of primitives"
     assert _counts(msgspec.structs.replace(answer, parts=1)).endswith(f"{missing}{others}")
+    for graphs, those in ((1, "1 CUDA graph"), (2, "2 CUDA graphs")):
+        replaying = msgspec.structs.replace(answer, cuda_graphs=graphs)
+        assert _counts(replaying).endswith(f", none of what is in {those} that it replays")
 
 
 def test_a_script_that_fails_before_its_first_step_is_not_sent_to_torchrun(tmp_path: Path) -> None:
