@@ -84,7 +84,7 @@ def _profiled(call: Callable[[], None], times: int) -> list[Any]:
         for _ in range(times):
             call()
         torch.cuda.synchronize()
-    found = [each for each in profiled.events() if str(each.device_type).endswith("CUDA")]
+    found = [each for each in profiled.events() if each.device_type == torch.autograd.DeviceType.CUDA]
     return sorted(found, key=lambda each: each.time_range.start)
 
 

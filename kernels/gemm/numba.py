@@ -42,7 +42,7 @@ def _refuse(problem: Gemm, device: Device) -> None:
     if lacks("numba", device, problem.dtype):
         raise UnsupportedCase(f"Numba has no {problem.dtype}{' arrays' if device.is_gpu else ' on a CPU'}")
     if problem.bias:
-        raise UnsupportedCase("the Numba kernel adds no bias: beta=1 adds a matrix")
+        raise UnsupportedCase("the Numba kernel adds no bias: cupy, numpy and torch do")
     if problem.accumulate == "float16":
         raise UnsupportedCase("the Numba kernel sums float16 in float32: ask for accumulate=float32")
 

@@ -12,7 +12,7 @@ from primbench.devices import CPU, Device
 from primbench.doctor.cause import listed
 from primbench.report.step_words import PARTS_OF_ROWS, WORDS, of_one, said
 from primbench.results.step_explained import PYTHON
-from primbench.results.step_parts import IN_STEP, OTHERS, SLOWER
+from primbench.results.step_parts import BEYOND, IN_STEP, OTHERS, SLOWER
 from primbench.units import format_percent, format_time
 
 if TYPE_CHECKING:
@@ -233,10 +233,11 @@ def _left(explained: Explained) -> str:
     """What there is beside what bounds it."""
     if not is_quiet(explained):
         return " Something disturbed its parts while they were measured alone: what they take may be of any size."
-    rest, slower_s = explained.unexplained_fraction, explained.seconds(SLOWER)
-    slower = ""
-    if slower_s > MUCH * explained.known_s:
+    rest, slower = explained.unexplained_fraction, ""
+    if (slower_s := explained.seconds(SLOWER)) > MUCH * explained.known_s:
         slower = f" In it operators take {format_time(slower_s)} more than alone{of_one(explained.slowest)}."
+    if (beyond_s := explained.seconds(BEYOND)) > MUCH * explained.known_s:
+        slower += f" Its kernels take {format_time(beyond_s)} more than those of its parts alone."
     if rest is None:
         return f" {_unmeasured(explained)}."
     if rest < -MUCH:

@@ -637,6 +637,10 @@ def test_kernels_that_are_slower_behind_others_count_as_the_gpus_where_all_parts
     found = told(parts, steps)
     assert pytest.approx(1e-3, rel=0.01) == found.seconds(BEYOND)
     assert "the GPU computes 8.00 ms of 10.0 ms, gemm most, for 7.00 ms" in answer([("A", found)])
+    more = "Its kernels take {} ms more than those of its parts alone."
+    assert more.format("1.00") not in answer([("A", found)])  # a tenth of the step may go unsaid
+    half = told([record("gemm", 1, on_gpu(3e-3, 4e-3))], steps)
+    assert more.format("4.00") in answer([("A", half)])
     summed = record("allreduce", 1, on_gpu(1e-6, 1e-6), ranks=2)
     for other in ([parts[0], record("norm", 1, None)], [*parts, summed]):
         assert 0 == told(other, steps).seconds(BEYOND)
