@@ -129,9 +129,8 @@ class Gemm(Problem, name="gemm"):
         product, of_sizes = exact_product(*oriented(self, a, b))
         expected, summed = self.alpha * product, abs(self.alpha) * of_sizes
         if self.bias or self.beta:
-            added = np.broadcast_to(inputs[2], (self.m, self.n))[index].astype(np.float64) * (
-                1.0 if self.bias else self.beta
-            )
+            factor = 1.0 if self.bias else self.beta
+            added = factor * np.broadcast_to(inputs[2], (self.m, self.n))[index].astype(np.float64)
             expected, summed = expected + added, summed + np.abs(added)
         rounded_inputs = TF32_ROUNDOFF if self.math_mode == "tf32" else 0.0
         sums = FLOAT8_SUM_ROUNDOFF if self.dtype == "float8_e4m3" else UNIT_ROUNDOFF[self.accumulate]
