@@ -10,6 +10,7 @@ import functools
 import itertools
 import math
 import operator
+import time
 from collections import Counter, defaultdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +19,7 @@ from primbench import stats
 from primbench.decompose.spans import Noted, lasting_s, least_s
 from primbench.measurement.spans import around, by_thread, threads_inside
 from primbench.problem.operators import is_collective_on_host, is_under_way, is_wait_for_ranks
+from primbench.timing.queued import beside_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,14 +40,6 @@ class HostSteps(NamedTuple):
     operators_s: Mapping[str, float] = MappingProxyType({})
 
 
-def mark() -> contextlib.AbstractContextManager[object]:
-    """A step ends where it is entered."""
-    import torch
-
-    marked: contextlib.AbstractContextManager[object] = torch.profiler.record_function(_END)
-    return marked
-
-
 def seen_by_profiler() -> contextlib.AbstractContextManager[object]:
     """That the data loader is at work, if one is on."""
     import torch
@@ -62,13 +56,26 @@ class ThreadTimes(NamedTuple):
     ran_s: float
 
 
+def end_step(number: int) -> ThreadTimes:
+    """A step ends, the one of this number: where it is marked for the last time, and is at once with what is read."""
+    import torch
+
+    def marked() -> float:
+        with torch.profiler.record_function(f"{_END} {number}"):
+            return time.thread_time()
+
+    ran_s, queued_s = beside_queue(marked)
+    return ThreadTimes(queued_s, ran_s)
+
+
 def host_steps(
     log: Sequence[Noted], ends: Sequence[ThreadTimes], names: Collection[str] = (), *, warm_up: int = 0
 ) -> HostSteps:
     """ends: by each end of a step what the thread has done that makes them. names: of operators of which each is told
     apart. warm_up: steps at the beginning that do not count.
     """
-    steps = [*itertools.pairwise(sorted(each.start for each in log if each.name == _END))]
+    marks = {each.name: each.start for each in sorted(log, key=lambda each: each.start) if each.name.startswith(_END)}
+    steps = [*itertools.pairwise(marks.values())]
     ran, asleep_s = (
         [of(*each) for each in zip(steps, itertools.pairwise(ends), strict=False)] for of in (_ran_fraction, _asleep_s)
     )

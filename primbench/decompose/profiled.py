@@ -17,7 +17,6 @@ from primbench.decompose.on_gpu import GpuSteps, gpu_steps
 from primbench.decompose.on_host import HostSteps, ThreadTimes, host_steps
 from primbench.decompose.ranks import of_ranks
 from primbench.decompose.spans import Noted, noted
-from primbench.timing.host_counters import queued_s as queued_s_so_far
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -122,8 +121,7 @@ class _Log:
         if self.is_of_gpu:
             on_gpu.mark()
         else:
-            with on_host.mark():
-                self._ends.append(ThreadTimes(queued_s_so_far(), time.thread_time()))
+            self._ends.append(on_host.end_step(len(self._ends)))
 
     def close(self) -> None:
         profiler, self._profiler = self._profiler, None

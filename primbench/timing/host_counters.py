@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import os
 import resource
 import threading
@@ -224,15 +223,6 @@ def _longest_wait_s(before: dict[str, Thread], now: dict[str, Thread], turns: Tu
     if turns and turns.queued_s is not None and own in waits:
         waits[own] -= turns.queued_s
     return max(waits.values())
-
-
-def queued_s() -> float:
-    """How long this thread has waited for a CPU so far; nan where the kernel does not count it."""
-    try:
-        ran_ns, waited_ns, _ = map(int, Path("/proc/thread-self/schedstat").read_text().split())
-    except (OSError, ValueError):
-        return math.nan
-    return waited_ns * 1e-9 if ran_ns else math.nan
 
 
 def _held_back_most(before: HostCounters, now: HostCounters, missing: dict[str, str]) -> Throttling | None:

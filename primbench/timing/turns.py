@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from primbench.measurement.readings import Turns
-from primbench.timing import host_counters
+from primbench.timing import queued
 from primbench.timing.sampling import CLOCK, MIN_TURNS, Clock, Pace
 
 if TYPE_CHECKING:
@@ -133,13 +133,13 @@ class InTurn(Pace):
         )
 
     def _wait(self, *, done: bool) -> bool:
-        start, queued_s = self.moment(), host_counters.queued_s()
+        start, queued_s = self.moment(), queued.queued_s()
         self._turn_ns = TURN_NS
         if self.others_are_awake():
             self._turn_ns = THREADED_TURN_NS
             _fall_asleep()
         all_done = self._give_away(done)
-        self._queued_s += host_counters.queued_s() - queued_s
+        self._queued_s += queued.queued_s() - queued_s
         self._began_ns = self._last_ns = self.moment()
         self._waited_ns += self._began_ns - start
         self._others_ns = _cpu_of_others_ns()

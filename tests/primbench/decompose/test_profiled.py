@@ -44,6 +44,16 @@ def of_host(monkeypatch: pytest.MonkeyPatch) -> Callable[..., on_host.HostSteps]
     return told
 
 
+def test_a_step_ends_where_it_is_marked_for_the_last_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where its thread waited for a CPU between the first mark and the count of its waits."""
+    monkeypatch.setattr(on_host, "_event_s", lambda: 0.0)
+    marks = [event(HOST, f"{on_host._END} {number}", at_ms, 0) for number, at_ms in ((0, 0), (1, 2), (1, 12), (2, 20))]
+    log = [*marks, event(HOST, "aten::add", 14, 3)]
+    told = on_host.host_steps(log, [on_host.ThreadTimes(queued_s, 0.0) for queued_s in (0.0, 9e-3, 9e-3)])
+    assert in_ms(told.inside_s) == [0, 3]
+    assert in_ms(told.between_s) == [3, 5]
+
+
 def in_ms(times_s: Iterable[float]) -> Any:
     return pytest.approx([1e3 * each for each in times_s])
 

@@ -12,7 +12,7 @@ import pytest
 
 from primbench.devices import CPU, Device
 from primbench.measurement import Samples
-from primbench.timing import cpu_probe, host_counters
+from primbench.timing import cpu_probe, queued
 from primbench.timing.calls import CallLoop
 from primbench.timing.sampling import FEW_TURNS, MIN_SAMPLES, MIN_TURNS, StoppingRule, collect, warm_up
 from primbench.timing.turns import LONG_NS, TURN_NS, UNCOUNTED_NS, InTurn
@@ -138,9 +138,9 @@ def test_a_call_that_does_not_count_is_in_no_sample() -> None:
 
 def test_a_kernel_that_does_not_count_waiting_leaves_it_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     others = Others()
-    monkeypatch.setattr(host_counters, "queued_s", lambda: others.now_ns / 4e9)
+    monkeypatch.setattr(queued, "queued_s", lambda: others.now_ns / 4e9)
     assert OTHERS_NS * (MIN_TURNS + 1) / 4e9 == pytest.approx(sampled(others, 100_000, QUICK)[1].turns().queued_s)
-    monkeypatch.setattr(host_counters, "queued_s", lambda: math.nan)
+    monkeypatch.setattr(queued, "queued_s", lambda: math.nan)
     assert sampled(others, 100_000, QUICK)[1].turns().queued_s is None
 
 
