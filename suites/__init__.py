@@ -56,7 +56,7 @@ from primbench.registry import problem_class
 from primbench.system.jsonlines import SUFFIXES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from primbench.problem import Problem, Value
     from primbench.spec.captured import Captured
@@ -189,7 +189,9 @@ def read(
     Raises FileError, naming the file and the entry, for a file that is not a suite; InvalidRequest for a name
     that is neither, a selection that keeps nothing, and an override that an entry cannot take.
     """
-    suite = _load(name_or_path, set)
+    suite = _load(name_or_path, set, only or ())
+    if not suite.rows:
+        suite = _load(name_or_path, set)  # all of it, of which the error tells
     given = {field: values for field, values in (overrides or {}).items() if values}
     return [Entry(problem, row.labels) for row in _kept(suite, only or (), set) for problem in problems(row, given)]
 
@@ -215,8 +217,10 @@ def _sets(suite: Suite) -> str:
     return "; ".join(f"{primitive} {', '.join(of)}" for primitive, of in sets.items())
 
 
-def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> Suite:
-    """The whole suite, each entry checked; for small, medium and large the rows of that set alone."""
+def _load(name_or_path: str | os.PathLike[str], set_name: str | None, only: Collection[str] = ()) -> Suite:
+    """The whole suite, each entry checked; for small, medium and large the rows of that set alone. only: primitives, of
+    others than which a shipped one need not be read; all where empty.
+    """
     source = os.fspath(name_or_path)
     if source.endswith(SUFFIXES):
         raise InvalidRequest(
@@ -225,12 +229,12 @@ def _load(name_or_path: str | os.PathLike[str], set_name: str | None) -> Suite:
     if source in SIZES:
         if set_name not in (None, source):
             raise InvalidRequest(f"suite {source} with set {set_name!r}: {source} is itself a set, of sizes")
-        sizes = parse(source, _FOLDER / "sizes.toml", is_shipped=True)
-        return Suite(source, _title_of(source), _kept(sizes, (), source))
+        sizes = parse(source, _FOLDER / "sizes.toml", is_shipped=True, only=only)
+        return Suite(source, _title_of(source), [row for row in sizes.rows if row.labels.get("set") == source])
     shipped = {name: _FOLDER / f"{name}.toml" for name in names()}
     shipped |= {name: _FOLDER / "studies" / f"{name}.toml" for name in studies()}
     try:
-        return parse(source, shipped.get(source, source), is_shipped=source in shipped)
+        return parse(source, shipped.get(source, source), is_shipped=source in shipped, only=only)
     except FileNotFoundError:
         if source.endswith(".toml"):
             shipped_words = "those that are shipped are named without .toml, as `primbench list suites` has them"

@@ -21,7 +21,7 @@ from primbench.units import parse_counts
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from dataclasses import Field
 
     from primbench.problem import Problem, Value
@@ -69,10 +69,11 @@ class Suite:
     captured: Captured | None = None
 
 
-def parse(source: str, path: str | os.PathLike[str], *, is_shipped: bool = False) -> Suite:
+def parse(source: str, path: str | os.PathLike[str], *, is_shipped: bool = False, only: Collection[str] = ()) -> Suite:
     """The suite in a file, each entry checked. source: what messages call the file.
 
-    is_shipped: whether it came with primbench; then entries of primitives that are not here are left out.
+    is_shipped: whether it came with primbench; then entries of primitives that are not here are left out, and where
+    ``only`` names some, those of all others, whose fields nobody has to look at.
 
     Raises FileError, or FileNotFoundError where there is none.
     """
@@ -83,9 +84,10 @@ def parse(source: str, path: str | os.PathLike[str], *, is_shipped: bool = False
     rows = [
         row
         for primitive, entries in document.items()
+        if not (is_shipped and only) or primitive in only
         for row in _rows(source, primitive, entries, defaults.get(primitive, {}))
     ]
-    if not rows:
+    if not any(document.values()):
         raise FileError(f"{source}: no entries: write some, as in gemm = [{{ m = 64, n = 64, k = 64 }}]")
     return Suite(source, header.get("title", source), rows, **study)
 
