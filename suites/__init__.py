@@ -231,10 +231,11 @@ def _load(name_or_path: str | os.PathLike[str], set_name: str | None, only: Coll
             raise InvalidRequest(f"suite {source} with set {set_name!r}: {source} is itself a set, of sizes")
         sizes = parse(source, _FOLDER / "sizes.toml", is_shipped=True, only=only)
         return Suite(source, _title_of(source), [row for row in sizes.rows if row.labels.get("set") == source])
-    shipped = {name: _FOLDER / f"{name}.toml" for name in names()}
-    shipped |= {name: _FOLDER / "studies" / f"{name}.toml" for name in studies()}
+    files = _files()
+    if source in files:
+        return parse(source, files[source], is_shipped=True, only=only)
     try:
-        return parse(source, shipped.get(source, source), is_shipped=source in shipped, only=only)
+        return parse(source, source)
     except FileNotFoundError:
         if source.endswith(".toml"):
             shipped_words = "those that are shipped are named without .toml, as `primbench list suites` has them"
@@ -244,3 +245,9 @@ def _load(name_or_path: str | os.PathLike[str], set_name: str | None, only: Coll
             f"suite {source!r}: {near(source, known)}there are {', '.join(known)}, and no such file; "
             "the path of a suite of your own ends in .toml"
         ) from None
+
+
+def _files() -> dict[str, Path]:
+    """Of the shipped suites, by their names."""
+    found = {name: _FOLDER / f"{name}.toml" for name in names()}
+    return found | {name: _FOLDER / "studies" / f"{name}.toml" for name in studies()}

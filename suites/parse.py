@@ -72,8 +72,8 @@ class Suite:
 def parse(source: str, path: str | os.PathLike[str], *, is_shipped: bool = False, only: Collection[str] = ()) -> Suite:
     """The suite in a file, each entry checked. source: what messages call the file.
 
-    is_shipped: whether it came with primbench; then entries of primitives that are not here are left out, and where
-    ``only`` names some, those of all others, whose fields nobody has to look at.
+    is_shipped: whether it came with primbench; then entries of primitives that are not here are left out. only:
+    primitives whose entries are read, all where empty.
 
     Raises FileError, or FileNotFoundError where there is none.
     """
@@ -84,7 +84,7 @@ def parse(source: str, path: str | os.PathLike[str], *, is_shipped: bool = False
     rows = [
         row
         for primitive, entries in document.items()
-        if not (is_shipped and only) or primitive in only
+        if primitive in (only or document)
         for row in _rows(source, primitive, entries, defaults.get(primitive, {}))
     ]
     if not any(document.values()):
