@@ -218,8 +218,8 @@ def _sets(suite: Suite) -> str:
 
 
 def _load(name_or_path: str | os.PathLike[str], set_name: str | None, only: Collection[str] = ()) -> Suite:
-    """The whole suite, each entry checked; for small, medium and large the rows of that set alone. only: primitives, of
-    others than which a shipped one need not be read; all where empty.
+    """The whole suite, each entry checked; for small, medium and large the rows of that set alone. only: of which
+    primitives a shipped one is read, as it is known to be right; all where empty.
     """
     source = os.fspath(name_or_path)
     if source.endswith(SUFFIXES):

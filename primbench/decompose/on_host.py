@@ -57,7 +57,9 @@ class ThreadTimes(NamedTuple):
 
 
 def end_step(number: int) -> ThreadTimes:
-    """A step ends, the one of this number: where it is marked for the last time, and is at once with what is read."""
+    """A step ends, the one of this number. Of several marks of it the last one counts: beside the others its thread
+    waited for a CPU.
+    """
     import torch
 
     def marked() -> float:

@@ -78,6 +78,19 @@ def test_load_gives_the_problems_alone(tmp_path: Path) -> None:
     assert [Gemm(4, 5, 6, trans_b=True)] == suites.load(written(tmp_path, TWO), set="b", only=["gemm"])
 
 
+@pytest.mark.parametrize("name", ["small", "serving", "deepbench", "numa"])
+def test_of_a_shipped_one_as_much_is_read_as_is_asked_for_and_no_other(name: str) -> None:
+    whole = suites.read(name)
+    for primitive in {each.problem.primitive for each in whole}:
+        assert [each for each in whole if each.problem.primitive == primitive] == suites.read(name, only=[primitive])
+
+
+def test_a_mistake_in_entries_that_are_not_asked_for_is_told_of_a_file_of_ones_own(tmp_path: Path) -> None:
+    path = written(tmp_path, TWO + "[[conv]]\nx = 3\n")
+    with pytest.raises(FileError, match="conv entry 1: has no field 'x'"):
+        suites.read(path, only=["gemm"])
+
+
 def test_exact_repeats_are_kept(tmp_path: Path) -> None:
     assert [Gemm(1, 1, 1)] * 2 == suites.load(written(tmp_path, "gemm = [{m=1,n=1,k=1},{m=1,n=1,k=1}]"))
 
