@@ -45,19 +45,24 @@ def test_a_problem_that_is_none() -> None:
 @pytest.mark.wheel
 @pytest.mark.skipif(WITHOUT_TORCH is not None, reason=str(WITHOUT_TORCH))
 def test_delays_are_in_the_time() -> None:
-    """Of 512 calls each at least 4 us later: no quiet machine is needed for a step that takes longer by that."""
+    """Of 512 calls each at least 4 us later: no quiet machine is needed for a step that takes longer by that. One
+    without delays may wait for a CPU whenever a measurement makes it: there is another measurement then.
+    """
     from primbench import measure
 
-    order = [0, 1] * 256 + [2]
-    problem = Replay(calls=encoded(PARTS, order), dosed=True)
+    problem = Replay(calls=encoded(PARTS, [0, 1] * 256 + [2]), dosed=True)
     method = Method(min_time_s=0.02, max_time_s=0.05)
-    found = measure(problem, "torch", "cpu", method=method)
-    assert {"calls": 512, "left_out_calls": 1} == found.counts
-    assert found.verified is None
-    assert [delayed("calls", each) for each in DELAYS_NS["calls"]] == [*found.others]
-    shortest_s = [min(samples.samples_s) for samples in found.others.values()]
-    assert shortest_s[-1] > 512 * 3e-6
-    assert shortest_s[0] < shortest_s[-1]
+    for _ in range(50):
+        found = measure(problem, "torch", "cpu", method=method)
+        assert {"calls": 512, "left_out_calls": 1} == found.counts
+        assert found.verified is None
+        assert [delayed("calls", each) for each in DELAYS_NS["calls"]] == [*found.others]
+        shortest_s = [min(samples.samples_s) for samples in found.others.values()]
+        assert shortest_s[-1] > 512 * 3e-6
+        if shortest_s[0] < shortest_s[-1]:
+            break
+    else:
+        pytest.fail("no delay makes a step longer")
 
 
 @pytest.mark.wheel
