@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primbench.decompose.faults import faults_so_far
 from primbench.decompose.on_host import seen_by_profiler
-from primbench.timing.queued import beside_queue
 from primbench.timing.queued import queued_s as queued_s_so_far
+from primbench.timing.queued import with_queued_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,7 +58,7 @@ class Laps:
 
     def end(self, *, is_timed: bool = True) -> None:
         """A step ends, and the next one begins. is_timed: whether it ran as it does by itself."""
-        (now, faults), queued_s = beside_queue(lambda: (_moment(), faults_so_far()))
+        (now, faults), queued_s = with_queued_s(lambda: (_moment(), faults_so_far()))
         if self._begun is not None and is_timed:
             queue_s = queued_s - self._queued_s
             lap_faults = faults - self._faults

@@ -19,7 +19,7 @@ from primbench import stats
 from primbench.decompose.spans import Noted, lasting_s, least_s
 from primbench.measurement.spans import around, by_thread, threads_inside
 from primbench.problem.operators import is_collective_on_host, is_under_way, is_wait_for_ranks
-from primbench.timing.queued import beside_queue
+from primbench.timing.queued import with_queued_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ def end_step(number: int) -> ThreadTimes:
         with torch.profiler.record_function(f"{_END} {number}"):
             return time.thread_time()
 
-    ran_s, queued_s = beside_queue(marked)
+    ran_s, queued_s = with_queued_s(marked)
     return ThreadTimes(queued_s, ran_s)
 
 

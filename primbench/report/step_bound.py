@@ -233,16 +233,16 @@ def _left(explained: Explained) -> str:
     """What there is beside what bounds it."""
     if not is_quiet(explained):
         return " Something disturbed its parts while they were measured alone: what they take may be of any size."
-    rest, slower = explained.unexplained_fraction, ""
+    rest, longer = explained.unexplained_fraction, ""
     if (slower_s := explained.seconds(SLOWER)) > MUCH * explained.known_s:
-        slower = f" In it operators take {format_time(slower_s)} more than alone{of_one(explained.slowest)}."
+        longer = f" In it operators take {format_time(slower_s)} more than alone{of_one(explained.slowest)}."
     if (beyond_s := explained.seconds(BEYOND)) > MUCH * explained.known_s:
-        slower += f" Its kernels take {format_time(beyond_s)} more than those of its parts alone."
+        longer += f" Its kernels take {format_time(beyond_s)} more than those of its parts alone."
     if rest is None:
         return f" {_unmeasured(explained)}."
     if rest < -MUCH:
         return f" Measured alone, its parts take {format_percent(-rest)} more than the step."
-    return f"{slower} {format_percent(rest)} is unexplained." if rest > MUCH else slower
+    return f"{longer} {format_percent(rest)} is unexplained." if rest > MUCH else longer
 
 
 def _is_certain(explained: Explained) -> bool:

@@ -1,4 +1,4 @@
-"""How long this thread has waited for a CPU, at a moment that is read beside it."""
+"""How long this thread has waited for a CPU, and at which moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _Read = TypeVar("_Read")
 
 _COUNTED = Path("/proc/thread-self/schedstat")
-_ATTEMPTS = 10
+_MOST_READINGS = 10
 
 
 def queued_s() -> float:
@@ -26,12 +26,12 @@ def queued_s() -> float:
     return waited_ns * 1e-9 if ran_ns else math.nan
 
 
-def beside_queue(read: Callable[[], _Read]) -> tuple[_Read, float]:
-    """What is read of one moment, and ``queued_s`` of the same one: both again where this thread waited for a CPU
-    meanwhile, of which nobody could tell whether it came before that moment or after it.
+def with_queued_s(read: Callable[[], _Read]) -> tuple[_Read, float]:
+    """What is read of one moment, and ``queued_s`` of the same one. Both are read again, a few times at most, where
+    this thread waited for a CPU meanwhile, before that moment or after it.
     """
     before_s = queued_s()
-    for _ in range(_ATTEMPTS):
+    for _ in range(_MOST_READINGS):
         found, after_s = read(), queued_s()
         if not after_s > before_s:
             break

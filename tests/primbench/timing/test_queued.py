@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from primbench.timing.queued import beside_queue, queued_s
+from primbench.timing.queued import queued_s, with_queued_s
 
 pytestmark = pytest.mark.skipif(math.isnan(queued_s()), reason="this kernel does not count how long threads wait")
 
@@ -29,7 +29,7 @@ def test_a_moment_is_read_again_where_its_thread_waited_for_a_cpu_meanwhile() ->
     def bound() -> None:
         os.sched_setaffinity(0, {cpu})
         before_s = queued_s()
-        found.append((before_s, *beside_queue(read)))
+        found.append((before_s, *with_queued_s(read)))
 
     with subprocess.Popen(
         [sys.executable, "-c", f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"]
