@@ -10,6 +10,7 @@ import functools
 import itertools
 import math
 import operator
+import os
 import time
 from collections import Counter, defaultdict
 from types import MappingProxyType
@@ -24,7 +25,8 @@ from primbench.timing.queued import with_queued_s
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-_END, _LOADING = "primbench: a step ends", "primbench: the data loader is at work"
+_OWN = f"primbench {os.urandom(8).hex()}"  # as no script names a range
+_END, _LOADING = f"{_OWN}: a step ends", f"{_OWN}: the data loader is at work"
 _LEAST = 0.01  # of the time in operators, from which on that of one is told
 
 

@@ -101,6 +101,12 @@ def test_a_step_lies_between_two_of_the_optimizer(tmp_path: Path) -> None:
     assert step.of.startswith("step 5 of own.py 100, between the ends of two SGD.step()")
 
 
+def test_ranges_that_a_script_names_itself_end_no_step(tmp_path: Path) -> None:
+    at_each = "with torch.profiler.record_function('primbench: a step ends'): torch.ones(1024, 1024).exp()"
+    step = outcome(tmp_path, TRAINING.format(at_each=at_each), "100", number=5)
+    assert STEPS == len(step.profiled.inside_s)
+
+
 def test_an_optimizer_made_later_takes_the_place_of_the_first_one_and_others_beside_it_end_no_step(
     tmp_path: Path,
 ) -> None:
